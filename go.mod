@@ -14,3 +14,5 @@ require (
 	go.yaml.in/yaml/v3 v3.0.6 // indirect
 	golang.org/x/sys v0.50.0 // indirect
 )
+
+tool github.com/cilium/ebpf/cmd/bpf2go

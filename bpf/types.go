@@ -60,5 +60,5 @@ type Event struct {
 	Path     string // raw bytes, as the container sees it; of the side that was judged
 	Partial  bool   // the beginning of Path is missing: foreign, or over the limit
 	Subject  policy.Subject
-	// EventArmed, EventEnforced ... are told by Op "enforced".
+	Enforced bool // no judgement: the binding of Instance has just become enforced
 }

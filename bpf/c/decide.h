@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR Apache-2.0) */
+/*
+ * decide.h: the one function that decides. Hooks fill in what is done to which
+ * path (l->s.mnt, l->s.dentry, op, access) and return its answer.
+ *
+ *   label -> container row -> table -> state of the path -> row -> mask -> verdict
+ */
+#pragma once
+
+#include "subject.h"
+
+/* The running task's label, or NULL: not confined. The plain load makes the
+ * answer nearly free for tasks that never had a label. */
+static __always_inline struct label *any_label(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct label *l;
+
+	if (!task->bpf_storage)
+		return NULL;
+	l = bpf_task_storage_get(&labels, task, NULL, 0);
+	return l && l->instance ? l : NULL;
+}
+
+/* The label of a task whose first exec is over. */
+static __always_inline struct label *own_label(void)
+{
+	struct label *l = any_label();
+
+	return l && !l->pending ? l : NULL;
+}
+
+static __always_inline struct container *row_of(const struct label *l)
+{
+	u32 slot = l->slot;
+	struct container *c = bpf_map_lookup_elem(&containers, &slot);
+
+	return c && c->instance == l->instance ? c : NULL;
+}
+
+static __always_inline u32 first_kind(u32 access)
+{
+	u32 k;
+
+	for (k = 0; k < KIND_COUNT; k++)
+		if (access & (1 << k))
+			return k;
+	return 0;
+}
+
+static __always_inline u32 how(u32 reason, u32 kind, u32 op, u32 denied)
+{
+	return reason | kind << 8 | op << 16 | denied << 24;
+}
+
+/* The table now in force for a label, its mask brought up to date; NULL: the
+ * container or the table is gone, or a program's path is lost. */
+static __always_inline struct table *table_of(struct label *l)
+{
+	struct container *c = row_of(l);
+	struct table *t;
+	u64 id;
+
+	if (!c)
+		return NULL;
+	id = c->table;
+	t = (struct table *)cell_at(id);
+	if (!t || t->id != id)
+		return NULL;
+	if (l->table != id) {
+		if (refresh(l, id & 0xffffffff) != R_NONE)
+			return NULL;
+		l->table = id;
+	}
+	return t;
+}
+
+/* Denies, unless every layer only audits; reports either way. */
+static __always_inline int refuse(struct label *l, const struct table *t, u32 op, u32 access, u32 reason)
+{
+	bool denied = t->flags & T_ENFORCE;
+
+	report(l, how(reason, first_kind(access), op, denied));
+	return denied ? -EACCES : 0;
+}
+
+__noinline int decide(struct label *l, u32 op, u32 access)
+{
+	struct table *t;
+	int r;
+
+	if (!l)
+		return -EACCES;
+	t = table_of(l);
+	if (!t) {
+		l->s.steps = 0;
+		report(l, how(R_GONE, first_kind(access), op, 1));
+		return -EACCES;
+	}
+	if (GET64(l->s.mnt, struct mount, mnt_ns) == MNT_NS_INTERNAL) {
+		/* A pipe, a socket, an anonymous inode, a memfd: no path to judge. */
+		if (!(access & A_EXEC) || t->flags & T_MEMFD)
+			return 0;
+		climb(&l->s);
+		r = !(t->flags & T_MEMFD_AUDIT);
+		report(l, how(R_MEMFD, KIND_EXEC, op, r));
+		return r ? -EACCES : 0;
+	}
+	r = walk(&l->s, t->paths, l->ns);
+	if (r != R_NONE) {
+		if (r == R_FOREIGN)
+			climb(&l->s); /* for the event: as much of the path as there is */
+		return refuse(l, t, op, access, r);
+	}
+	r = judge((struct mask *)l->mask, l->s.state, access, t->words);
+	if (!r)
+		return 0;
+	report(l, how(R_RULE, r >> 8, op, (r & 0xff) == DENIED));
+	return (r & 0xff) == DENIED ? -EACCES : 0;
+}
+
+/* decide() for a path. */
+static __always_inline int on_path(struct label *l, u32 op, u32 access, const struct vfsmount *mnt,
+				   const struct dentry *dentry)
+{
+	aim(&l->s, mnt, dentry);
+	return decide(l, op, access);
+}
+
+/* decide() for an open file. A file that overlayfs opened for itself stands for
+ * another one that was or is judged: from 6.7 it says so and names that path,
+ * before it carries the other's path with an inode of its own. */
+static __always_inline int on_file(struct label *l, u32 op, u32 access, struct file *file)
+{
+	if (bpf_core_type_exists(struct backing_file) && file->f_mode & FMODE_BACKING_BIT) {
+		u64 at = number_of(&l->s, file);
+
+		l->s.mnt = mount_of(GET64(at, struct backing_file, user_path.mnt));
+		l->s.dentry = GET64(at, struct backing_file, user_path.dentry);
+		return decide(l, op, access);
+	}
+	return on_path(l, op, access, file->f_path.mnt, file->f_path.dentry);
+}
+
+/* Whether this is overlayfs opening the file below one that was just judged. */
+static __always_inline bool inner_open(struct file *file)
+{
+	if (bpf_core_type_exists(struct backing_file))
+		return file->f_mode & FMODE_BACKING_BIT;
+	return file->f_inode != file->f_path.dentry->d_inode;
+}
+
+static __always_inline bool is_directory(const struct dentry *dentry)
+{
+	struct inode *inode = dentry->d_inode;
+
+	return inode && (inode->i_mode & S_IFMT) == S_IFDIR;
+}
+
+/* Whether what moves from state `from` to the path just judged may do so:
+ * content may not become open to subjects that could not get at it. */
+static __always_inline int may_move(struct label *l, u32 from, bool directory, u32 op)
+{
+	struct table *t = table_of(l);
+	u32 to = l->s.state;
+	struct state *a, *b;
+
+	if (from == to)
+		return 0;
+	if (!t)
+		return -EACCES;
+	if (directory) {
+		a = (struct state *)cell_at(from);
+		b = (struct state *)cell_at(to);
+		if (!a || !b || !(a->flags & b->flags & S_FINAL))
+			return refuse(l, t, op, A_CREATE, R_SUBTREE);
+	}
+	if (gains(from, to, t->words))
+		return refuse(l, t, op, A_CREATE, directory ? R_SUBTREE : R_GAIN);
+	return 0;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR Apache-2.0) */
+/*
+ * step.h: one step of a component automaton on one name. The Go twin is
+ * policy.(*DFA).Step; the bpf package's layout.go writes what is read here.
+ */
+#pragma once
+
+#include "read.h"
+
+static __always_inline u64 hash_word(u64 h, u64 word)
+{
+	h = (h ^ word) * 0x9e3779b97f4a7c15ULL;
+	return h ^ (h >> 29);
+}
+
+/* Reads the name at s->name_at into s->name, whole words, zero-padded, and
+ * returns its hash. Names longer than NAME_BYTES do not exist in the VFS. */
+static __always_inline u64 read_name(struct scratch *s, u32 seed)
+{
+	u64 at = s->name_at, h = seed;
+	u32 left = s->name_len;
+	u32 i;
+
+	for (i = 0; i < NAME_WORDS; i++) {
+		u64 word = load64(at + 8 * i);
+
+		if (left < 8) {
+			word &= (1ULL << (8 * (left & 7))) - 1;
+			s->name[i] = word;
+			return hash_word(h, word);
+		}
+		s->name[i] = word;
+		h = hash_word(h, word);
+		left -= 8;
+		if (!left)
+			break;
+	}
+	return h;
+}
+
+/* Whether the name in s equals the edge's. */
+static __always_inline bool same_name(const struct scratch *s, const struct edge *e)
+{
+	u32 words = (s->name_len + 7) / 8;
+	u32 i;
+
+	if (e->len != s->name_len)
+		return false;
+	for (i = 0; i < EDGE_WORDS; i++) {
+		if (i == words)
+			return true;
+		if (e->name[i] != s->name[i])
+			return false;
+	}
+	for (i = EDGE_WORDS; i < NAME_WORDS; i++) {
+		struct cell *c;
+
+		if (i == words)
+			return true;
+		c = cell_at(e->more + (i - EDGE_WORDS) / CELL_WORDS);
+		if (!c || c->word[(i - EDGE_WORDS) % CELL_WORDS] != s->name[i])
+			return false;
+	}
+	return true;
+}
+
+static __always_inline u32 u16_at(u32 base, u32 index)
+{
+	struct cell *c = cell_at(base + index / 32);
+
+	return c ? ((u16 *)c)[index % 32] : 0;
+}
+
+static __always_inline u32 u32_at(u32 base, u32 index)
+{
+	struct cell *c = cell_at(base + index / 16);
+
+	return c ? ((u32 *)c)[index % 16] : 0;
+}
+
+/* Runs the byte automaton over the name in s: class + 1, or 0. */
+__noinline u32 match_glob(struct scratch *s, u32 at)
+{
+	struct glob *g = (struct glob *)cell_at(at);
+	u32 pos = 0, i;
+
+	if (!s || !g)
+		return 0;
+	for (i = 0; i < NAME_BYTES; i++) {
+		struct cell *bytes;
+		u8 b, class;
+
+		if (i == s->name_len || pos == g->dead)
+			break;
+		b = ((u8 *)s->name)[i];
+		bytes = cell_at(g->bytes + b / CELL_BYTES);
+		if (!bytes)
+			return 0;
+		class = ((u8 *)bytes)[b % CELL_BYTES];
+		pos = u16_at(g->next, pos * g->classes + class);
+	}
+	if (pos == g->dead)
+		return 0;
+	return u16_at(g->accept, pos);
+}
+
+/* The state after the name at s->name_at, s->name_len, from state `from`; 0 if
+ * the table is damaged (cell 0 is never a state). */
+__noinline u32 step(struct scratch *s, u32 from)
+{
+	struct state *st = (struct state *)cell_at(from);
+	u32 class, i;
+	u64 h;
+
+	if (!s || !st)
+		return 0;
+	if (s->name_len == 0 || s->name_len > NAME_BYTES)
+		return 0;
+	if (!(st->flags & (S_EDGES | S_GLOB)))
+		return st->other;
+	h = read_name(s, st->seed);
+	if (st->flags & S_EDGES) {
+		for (i = 0; i < PROBE_MAX; i++) {
+			struct edge *e = (struct edge *)cell_at(st->edges + (((u32)(h >> 32) + i) & st->edge_mask));
+
+			if (!e || !e->len)
+				break;
+			if (same_name(s, e))
+				return e->next;
+		}
+	}
+	if (st->flags & S_GLOB) {
+		class = match_glob(s, st->glob);
+		if (class)
+			return u32_at(st->glob_next, class - 1);
+	}
+	return st->other;
+}
