@@ -8,7 +8,17 @@
 #include "kernel.h"
 
 struct cell {
-	u64 word[CELL_WORDS];
+	union {
+		u64 word[CELL_WORDS];
+		u32 half[2 * CELL_WORDS];
+		u16 quarter[4 * CELL_WORDS];
+		u8 byte[CELL_BYTES];
+		struct table table;
+		struct state state;
+		struct edge edge;
+		struct glob glob;
+		struct row row;
+	};
 };
 
 /* The tables: a heap of cells that only the daemon writes, before anybody

@@ -68,14 +68,14 @@ static __always_inline u32 u16_at(u32 base, u32 index)
 {
 	struct cell *c = cell_at(base + index / 32);
 
-	return c ? ((u16 *)c)[index % 32] : 0;
+	return c ? c->quarter[index % 32] : 0;
 }
 
 static __always_inline u32 u32_at(u32 base, u32 index)
 {
 	struct cell *c = cell_at(base + index / 16);
 
-	return c ? ((u32 *)c)[index % 16] : 0;
+	return c ? c->half[index % 16] : 0;
 }
 
 /* Runs the byte automaton over the name in s: class + 1, or 0. */
@@ -96,7 +96,7 @@ __noinline u32 match_glob(struct scratch *s, u32 at)
 		bytes = cell_at(g->bytes + b / CELL_BYTES);
 		if (!bytes)
 			return 0;
-		class = ((u8 *)bytes)[b % CELL_BYTES];
+		class = bytes->byte[b % CELL_BYTES];
 		pos = u16_at(g->next, pos * g->classes + class);
 	}
 	if (pos == g->dead)
