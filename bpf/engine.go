@@ -26,6 +26,7 @@ type Engine struct {
 	coll  *ebpf.Collection
 	links []link.Link
 
+	close  sync.Once
 	mu     sync.Mutex
 	heap   memory // cells
 	rows   memory // struct container
@@ -86,14 +87,17 @@ func (e *Engine) adoptTables() {
 	e.space = newSpace(uint32(len(e.heap)/cellBytes), used)
 }
 
-// Close lets go of this process's hold. What is pinned stays in force.
+// Close lets go of this process's hold. What is pinned stays in force. Closing
+// again does nothing.
 func (e *Engine) Close() error {
 	var errs []error
-	for _, l := range e.links {
-		errs = append(errs, l.Close())
-	}
-	errs = append(errs, e.heap.close(), e.rows.close(), e.node.close(), e.fence.Close())
-	e.coll.Close()
+	e.close.Do(func() {
+		for _, l := range e.links {
+			errs = append(errs, l.Close())
+		}
+		errs = append(errs, e.heap.close(), e.rows.close(), e.node.close(), e.fence.Close())
+		e.coll.Close()
+	})
 	return errors.Join(errs...)
 }
 

@@ -148,7 +148,11 @@ struct scratch {
 	u32 state;  /* where the path led */
 	u32 steps;  /* used entries of walk */
 	u32 name_len;
-	u32 begin;  /* of the component that run_bytes is in */
+	u32 at;	   /* of run_bytes: where the component begins; of match_glob: state */
+	u32 result; /* of a loop: enum reason, or GOING */
+	u32 pad;
+	u64 here;  /* of climb: the dentry */
+	u64 above; /* of climb: the mount */
 	u64 name[NAME_WORDS];
 	u64 walk[WALK_MAX]; /* dentries, leaf first; 0: a mount was crossed */
 };

@@ -38,6 +38,16 @@ static __always_inline struct container *row_of(const struct label *l)
 	return c && c->instance == l->instance ? c : NULL;
 }
 
+/* What a hook returns, in a form that every verifier sees to be in range (clang
+ * turns a plain conditional into arithmetic that 6.12 rejects). */
+#define ANSWER(denied, errno)                                                                  \
+	({                                                                                     \
+		long answer_ = 0;                                                              \
+		if (denied)                                                                    \
+			asm volatile("%0 = %1" : "=r"(answer_) : "i"(-(errno)));               \
+		answer_;                                                                       \
+	})
+
 static __always_inline u32 first_kind(u32 access)
 {
 	u32 k;
@@ -81,21 +91,22 @@ static __always_inline int refuse(struct label *l, const struct table *t, u32 op
 	bool denied = t->flags & T_ENFORCE;
 
 	report(l, how(reason, first_kind(access), op, denied));
-	return denied ? -EACCES : 0;
+	return ANSWER(denied, EACCES);
 }
 
+/* 1: denied, 0: allowed. */
 __noinline int decide(struct label *l, u32 op, u32 access)
 {
 	struct table *t;
 	int r;
 
 	if (!l)
-		return -EACCES;
+		return 1;
 	t = table_of(l);
 	if (!t) {
 		l->s.steps = 0;
 		report(l, how(R_GONE, first_kind(access), op, 1));
-		return -EACCES;
+		return 1;
 	}
 	if (GET64(l->s.mnt, struct mount, mnt_ns) == MNT_NS_INTERNAL) {
 		/* A pipe, a socket, an anonymous inode, a memfd: no path to judge. */
@@ -104,19 +115,19 @@ __noinline int decide(struct label *l, u32 op, u32 access)
 		climb(&l->s);
 		r = !(t->flags & T_MEMFD_AUDIT);
 		report(l, how(R_MEMFD, KIND_EXEC, op, r));
-		return r ? -EACCES : 0;
+		return r;
 	}
 	r = walk(&l->s, t->paths, l->ns);
 	if (r != R_NONE) {
 		if (r == R_FOREIGN)
 			climb(&l->s); /* for the event: as much of the path as there is */
-		return refuse(l, t, op, access, r);
+		return refuse(l, t, op, access, r) != 0;
 	}
 	r = judge((struct mask *)l->mask, l->s.state, access, t->words);
 	if (!r)
 		return 0;
 	report(l, how(R_RULE, r >> 8, op, (r & 0xff) == DENIED));
-	return (r & 0xff) == DENIED ? -EACCES : 0;
+	return (r & 0xff) == DENIED;
 }
 
 /* decide() for a path. */
@@ -124,7 +135,7 @@ static __always_inline int on_path(struct label *l, u32 op, u32 access, const st
 				   const struct dentry *dentry)
 {
 	aim(&l->s, mnt, dentry);
-	return decide(l, op, access);
+	return ANSWER(decide(l, op, access), EACCES);
 }
 
 /* decide() for an open file. A file that overlayfs opened for itself stands for
@@ -137,7 +148,7 @@ static __always_inline int on_file(struct label *l, u32 op, u32 access, struct f
 
 		l->s.mnt = mount_of(GET64(at, struct backing_file, user_path.mnt));
 		l->s.dentry = GET64(at, struct backing_file, user_path.dentry);
-		return decide(l, op, access);
+		return ANSWER(decide(l, op, access), EACCES);
 	}
 	return on_path(l, op, access, file->f_path.mnt, file->f_path.dentry);
 }

@@ -129,7 +129,7 @@ int BPF_PROG(bprm_check, struct linux_binprm *bprm, int ret)
 	struct file *file = bprm->file;
 	struct table *t;
 	u64 key = 0;
-	u32 n;
+	u32 n, last;
 	int r;
 
 	if (ret || !l)
@@ -150,7 +150,9 @@ int BPF_PROG(bprm_check, struct linux_binprm *bprm, int ret)
 			return refuse(l, t, OP_EXEC, A_EXEC, R_LIMIT);
 	}
 	/* While an upgrade has two generations attached, each adds it: once is enough. */
-	if (!n || n > PROGRAMS_MAX || l->next[n - 1] != key) {
+	last = n - 1;
+	asm volatile("" : "+r"(last)); /* the bound is on what indexes: 6.1 */
+	if (last >= PROGRAMS_MAX || l->next[last] != key) {
 		if (n >= PROGRAMS_MAX)
 			return refuse(l, t, OP_EXEC, A_EXEC, R_LIMIT);
 		l->next[n] = key;

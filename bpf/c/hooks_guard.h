@@ -27,7 +27,7 @@ static __always_inline int on_mount(const struct vfsmount *mnt, const struct den
 	}
 	denied = !t || !(t->flags & T_MOUNTS_AUDIT);
 	report(l, how(t ? R_FROZEN : R_GONE, KIND_MODIFY, OP_MOUNT, denied));
-	return denied ? -EPERM : 0;
+	return ANSWER(denied, EPERM);
 }
 
 /* Changing who sees later mounts (private, slave) changes no path. */
@@ -102,7 +102,7 @@ static __always_inline int refuse_task(struct label *l)
 
 	l->s.steps = 0;
 	report(l, how(R_TASK, KIND_MODIFY, OP_PTRACE, denied));
-	return denied ? -EPERM : 0;
+	return ANSWER(denied, EPERM);
 }
 
 SEC("lsm/ptrace_access_check")
@@ -152,5 +152,5 @@ int BPF_PROG(guard_bpf, int cmd, void *attr, unsigned int size, int ret)
 	denied = !t || t->flags & T_ENFORCE;
 	l->s.steps = 0;
 	report(l, how(R_GUARD, KIND_MODIFY, OP_BPF, denied));
-	return denied ? -EPERM : 0;
+	return ANSWER(denied, EPERM);
 }

@@ -17,23 +17,25 @@ static __always_inline u64 word_at(u32 base, u32 index)
 	return c ? c->word[index % CELL_WORDS] : 0;
 }
 
-/* Whether the mask of `words` words at word `index` of the stream meets `mask`. */
-static __always_inline bool meets(u32 base, u32 index, u32 words, const u64 *mask)
-{
-	u32 w;
-
-	for (w = 0; w < MASK_WORDS; w++) {
-		if (w >= words)
-			break;
-		if (word_at(base, index + w) & mask[w])
-			return true;
-	}
-	return false;
-}
-
 struct mask {
 	u64 word[MASK_WORDS];
 };
+
+/* Whether the mask of `words` words at word `index` of the stream meets `m`. */
+__noinline int meets(struct mask *m, u32 base, u32 index, u32 words)
+{
+	u32 w;
+
+	if (!m)
+		return 0;
+	for (w = 0; w < MASK_WORDS; w++) {
+		if (w >= words)
+			break;
+		if (word_at(base, index + w) & m->word[w])
+			return 1;
+	}
+	return 0;
+}
 
 #define GRANTS_MAX 8 /* layers */
 
@@ -49,23 +51,23 @@ __noinline int judge_right(struct mask *m, u32 right, u32 words)
 	audits = (first->word[0] >> 8) & 0xff;
 	if (words == 0 || words > MASK_WORDS)
 		return DENIED;
-	if (meets(right, 1, words, m->word))
+	if (meets(m, right, 1, words))
 		return DENIED;
 	at = 1 + words;
 	for (i = 0; i < GRANTS_MAX; i++) {
 		if (i == grants)
 			break;
-		if (!meets(right, at, words, m->word))
+		if (!meets(m, right, at, words))
 			return DENIED;
 		at += words;
 	}
-	if (meets(right, at, words, m->word))
+	if (meets(m, right, at, words))
 		return REPORTED;
 	at += words;
 	for (i = 0; i < GRANTS_MAX; i++) {
 		if (i == audits)
 			break;
-		if (!meets(right, at, words, m->word))
+		if (!meets(m, right, at, words))
 			return REPORTED;
 		at += words;
 	}
@@ -104,7 +106,7 @@ static __always_inline int judge(struct mask *m, u32 state, u32 access, u32 word
 }
 
 /* Whether mask `a` of one stream is a subset of mask `b` of another. */
-static __always_inline bool subset(u32 abase, u32 a, u32 bbase, u32 b, u32 words)
+__noinline int subset(u32 abase, u32 a, u32 bbase, u32 b, u32 words)
 {
 	u32 w;
 
@@ -112,9 +114,9 @@ static __always_inline bool subset(u32 abase, u32 a, u32 bbase, u32 b, u32 words
 		if (w >= words)
 			break;
 		if (word_at(abase, a + w) & ~word_at(bbase, b + w))
-			return false;
+			return 0;
 	}
-	return true;
+	return 1;
 }
 
 /* Whether some grant of `new` is a subset of the grant at word `at` of `old`. */

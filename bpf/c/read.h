@@ -82,3 +82,15 @@ static __always_inline struct cell *cell_at(u32 index)
 {
 	return bpf_map_lookup_elem(&heap, &index);
 }
+
+/*
+ * Loops of more than a few rounds are bpf_loop callbacks, so that the verifier
+ * looks at their body once: unrolled, the walks alone would cost it a million
+ * steps over all programs. What changes from round to round lives in the
+ * scratch, not on the stack: verifiers before 6.7 take what they see in the
+ * first round for constant.
+ */
+struct round {
+	struct scratch *s;
+	u64 a, b;
+};

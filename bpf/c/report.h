@@ -34,42 +34,53 @@ static __always_inline void leave_desk(struct desk *d)
 	__sync_lock_test_and_set(&d->taken, 0);
 }
 
+struct spell_round {
+	struct desk *d;
+	struct scratch *s;
+};
+
+/* Adds "/" and a name to the path on the desk. */
+static long spell_one(u32 i, struct spell_round *r)
+{
+	struct long_program *path = &r->d->event.path;
+	struct scratch *s = r->s;
+	u32 step = s->steps - 1 - i, at = path->len, len;
+	u64 dentry;
+
+	if (step >= WALK_MAX)
+		return 1;
+	dentry = s->walk[step];
+	if (!dentry)
+		return 0;
+	len = GET32(dentry, struct dentry, d_name.len);
+	if (len > NAME_BYTES || at + len + 1 >= PATH_BYTES) {
+		s->result = R_LIMIT;
+		return 1;
+	}
+	path->path[at & (PATH_BYTES - 1)] = '/';
+	at++;
+	bpf_probe_read_kernel(&path->path[at & (PATH_BYTES - 1)], len & 0xff,
+			      (void *)GET64(dentry, struct dentry, d_name.name));
+	path->len = at + len;
+	return 0;
+}
+
 /* Spells s->walk, from the root down, onto the desk. Returns R_LIMIT if it does
  * not fit; what fits is there. */
 __noinline int spell(struct desk *d, struct scratch *s)
 {
-	u32 at = 0, i;
-	int r = R_NONE;
+	struct spell_round r = { .d = d, .s = s };
 
 	if (!d || !s)
 		return R_LIMIT;
-	for (i = 0; i < WALK_MAX; i++) {
-		u32 step = s->steps - 1 - i;
-		u32 len;
-		u64 dentry;
-
-		if (step >= WALK_MAX)
-			break;
-		dentry = s->walk[step];
-		if (!dentry)
-			continue;
-		len = GET32(dentry, struct dentry, d_name.len);
-		if (len > NAME_BYTES || at + len + 1 >= PATH_BYTES) {
-			r = R_LIMIT;
-			break;
-		}
-		d->event.path.path[at & (PATH_BYTES - 1)] = '/';
-		at++;
-		bpf_probe_read_kernel(&d->event.path.path[at & (PATH_BYTES - 1)], len & 0xff,
-				      (void *)GET64(dentry, struct dentry, d_name.name));
-		at += len;
-	}
-	if (!at) {
+	d->event.path.len = 0;
+	s->result = R_NONE;
+	bpf_loop(WALK_MAX, spell_one, &r, 0);
+	if (!d->event.path.len) {
 		d->event.path.path[0] = '/';
-		at = 1;
+		d->event.path.len = 1;
 	}
-	d->event.path.len = at;
-	return r;
+	return s->result;
 }
 
 /* One event a token; tokens come back every second. Two CPUs may now and then

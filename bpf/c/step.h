@@ -22,8 +22,10 @@ static __always_inline u64 read_name(struct scratch *s, u32 seed)
 	u32 i;
 
 	for (i = 0; i < NAME_WORDS; i++) {
-		u64 word = load64(at + 8 * i);
+		u64 word;
 
+		asm volatile("" : "+r"(i)); /* else clang indexes by name_len / 8, unbounded to 6.1 */
+		word = load64(at + 8 * i);
 		if (left < 8) {
 			word &= (1ULL << (8 * (left & 7))) - 1;
 			s->name[i] = word;
@@ -38,30 +40,52 @@ static __always_inline u64 read_name(struct scratch *s, u32 seed)
 	return h;
 }
 
-/* Whether the name in s equals the edge's. */
-static __always_inline bool same_name(const struct scratch *s, const struct edge *e)
+/* Whether the part of the name in s that is beyond an edge's own words equals
+ * what cell `more` and those after it hold. */
+__noinline int same_rest(struct scratch *s, u32 more)
 {
-	u32 words = (s->name_len + 7) / 8;
 	u32 i;
 
-	if (e->len != s->name_len)
-		return false;
-	for (i = 0; i < EDGE_WORDS; i++) {
-		if (i == words)
-			return true;
-		if (e->name[i] != s->name[i])
-			return false;
-	}
+	if (!s)
+		return 0;
 	for (i = EDGE_WORDS; i < NAME_WORDS; i++) {
 		struct cell *c;
 
-		if (i == words)
-			return true;
-		c = cell_at(e->more + (i - EDGE_WORDS) / CELL_WORDS);
+		if (i >= (s->name_len + 7) / 8)
+			return 1;
+		c = cell_at(more + (i - EDGE_WORDS) / CELL_WORDS);
 		if (!c || c->word[(i - EDGE_WORDS) % CELL_WORDS] != s->name[i])
-			return false;
+			return 0;
 	}
-	return true;
+	return 1;
+}
+
+/* Whether the name in s equals the edge's. */
+static __always_inline int same_name(struct scratch *s, const struct edge *e)
+{
+	u32 i;
+
+	if (e->len != s->name_len)
+		return 0;
+	for (i = 0; i < EDGE_WORDS; i++) {
+		if (i >= (s->name_len + 7) / 8)
+			return 1;
+		if (e->name[i] != s->name[i])
+			return 0;
+	}
+	return e->len <= 8 * EDGE_WORDS || same_rest(s, e->more);
+}
+
+/* Looks at one slot for the name in s: the state that its edge leads to, 0 if
+ * the slot is empty, OTHER_NAME if another name is there. */
+#define OTHER_NAME (~0u)
+static __always_inline u32 find_edge(struct scratch *s, u32 slot)
+{
+	struct edge *e = (struct edge *)cell_at(slot);
+
+	if (!s || !e || !e->len)
+		return 0;
+	return same_name(s, e) ? e->next : OTHER_NAME;
 }
 
 static __always_inline u32 u16_at(u32 base, u32 index)
@@ -78,30 +102,39 @@ static __always_inline u32 u32_at(u32 base, u32 index)
 	return c ? c->half[index % 16] : 0;
 }
 
+struct glob_round {
+	struct scratch *s;
+	struct glob *g;
+};
+
+static long match_byte(u32 i, struct glob_round *r)
+{
+	struct scratch *s = r->s;
+	struct glob *g = r->g;
+	struct cell *bytes;
+	u8 b, class;
+
+	if (i >= s->name_len || i >= 8 * NAME_WORDS || s->at == g->dead)
+		return 1;
+	b = ((u8 *)s->name)[i];
+	bytes = cell_at(g->bytes + b / CELL_BYTES);
+	if (!bytes)
+		return 1;
+	class = bytes->byte[b % CELL_BYTES];
+	s->at = u16_at(g->next, s->at * g->classes + class);
+	return 0;
+}
+
 /* Runs the byte automaton over the name in s: class + 1, or 0. */
 __noinline u32 match_glob(struct scratch *s, u32 at)
 {
-	struct glob *g = (struct glob *)cell_at(at);
-	u32 pos = 0, i;
+	struct glob_round r = { .s = s, .g = (struct glob *)cell_at(at) };
 
-	if (!s || !g)
+	if (!s || !r.g)
 		return 0;
-	for (i = 0; i < NAME_BYTES; i++) {
-		struct cell *bytes;
-		u8 b, class;
-
-		if (i == s->name_len || pos == g->dead)
-			break;
-		b = ((u8 *)s->name)[i];
-		bytes = cell_at(g->bytes + b / CELL_BYTES);
-		if (!bytes)
-			return 0;
-		class = bytes->byte[b % CELL_BYTES];
-		pos = u16_at(g->next, pos * g->classes + class);
-	}
-	if (pos == g->dead)
-		return 0;
-	return u16_at(g->accept, pos);
+	s->at = 0;
+	bpf_loop(NAME_BYTES, match_byte, &r, 0);
+	return s->at == r.g->dead ? 0 : u16_at(r.g->accept, s->at);
 }
 
 /* The state after the name at s->name_at, s->name_len, from state `from`; 0 if
@@ -109,7 +142,7 @@ __noinline u32 match_glob(struct scratch *s, u32 at)
 __noinline u32 step(struct scratch *s, u32 from)
 {
 	struct state *st = (struct state *)cell_at(from);
-	u32 class, i;
+	u32 class, i, next = 0;
 	u64 h;
 
 	if (!s || !st)
@@ -121,14 +154,13 @@ __noinline u32 step(struct scratch *s, u32 from)
 	h = read_name(s, st->seed);
 	if (st->flags & S_EDGES) {
 		for (i = 0; i < PROBE_MAX; i++) {
-			struct edge *e = (struct edge *)cell_at(st->edges + (((u32)(h >> 32) + i) & st->edge_mask));
-
-			if (!e || !e->len)
+			next = find_edge(s, st->edges + (((u32)(h >> 32) + i) & st->edge_mask));
+			if (next != OTHER_NAME)
 				break;
-			if (same_name(s, e))
-				return e->next;
 		}
 	}
+	if (next != 0 && next != OTHER_NAME)
+		return next;
 	if (st->flags & S_GLOB) {
 		class = match_glob(s, st->glob);
 		if (class)

@@ -8,40 +8,32 @@
 
 #include "report.h"
 
-struct run {
-	struct scratch *s;
-	u64 path;
-	u32 len;
-};
-
-/* bpf_loop callback: at byte i of the path; takes a step at the end of each
- * component. What changes from call to call is in the scratch, because older
- * verifiers look at a callback once only. */
-static long run_byte(u32 i, struct run *r)
+/* At byte i of the path; takes a step at the end of each component. */
+static long run_byte(u32 i, struct round *r)
 {
 	struct scratch *s = r->s;
-	u32 begin = s->begin;
+	u32 begin = s->at, len = r->b;
 
-	if (i < r->len && (u8)load64(r->path + i) != '/')
+	if (i < len && (u8)load64(r->a + i) != '/')
 		return 0;
 	if (i > begin) {
-		s->name_at = r->path + begin;
+		s->name_at = r->a + begin;
 		s->name_len = i - begin;
 		s->state = step(s, s->state);
 	}
-	s->begin = i + 1;
-	return i >= r->len;
+	s->at = i + 1;
+	return i >= len;
 }
 
 /* Runs an automaton from `start` over `len` path bytes at kernel address
  * `path`; the result is in s->state. */
-__noinline int run_bytes(struct scratch *s, u64 path, u32 len, u32 start)
+static __always_inline int run_bytes(struct scratch *s, u64 path, u32 len, u32 start)
 {
-	struct run r = { .s = s, .path = path, .len = len };
+	struct round r = { .s = s, .a = path, .b = len };
 
 	if (!s)
 		return R_GONE;
-	s->begin = 0;
+	s->at = 0;
 	s->state = start;
 	bpf_loop(PATH_BYTES + 1, run_byte, &r, 0);
 	return R_NONE;
@@ -56,7 +48,7 @@ __noinline int add_groups(struct scratch *s, u64 key, u32 header, struct mask *i
 	struct node *n = the_node();
 	struct program *p;
 	struct state *st;
-	u32 w, len, words, inherit, programs, out;
+	u32 w, len, words, inherit, start, out;
 	u64 path;
 	int kept = 0;
 
@@ -72,8 +64,8 @@ __noinline int add_groups(struct scratch *s, u64 key, u32 header, struct mask *i
 	path = number_of(s, p->path);
 	words = t->words;
 	inherit = t->inherit;
-	programs = t->programs;
-	run_bytes(s, path, len, programs);
+	start = t->programs;
+	run_bytes(s, path, len, start);
 	st = (struct state *)cell_at(s->state);
 	if (!st)
 		return -R_GONE;
@@ -124,65 +116,84 @@ __noinline int refresh(struct label *l, u64 table)
 	return R_NONE;
 }
 
-/* The key of the path on the desk: a seeded hash of its bytes. */
-__noinline u64 path_key(struct desk *d, u64 seed)
+/* The part of a little-endian word that is its first `len` bytes, len < 8. */
+static __always_inline u64 first_bytes(u64 word, u32 len)
 {
-	u64 h = seed;
-	u32 i, len;
-
-	if (!d)
-		return 0;
-	len = d->event.path.len;
-	for (i = 0; i < PATH_BYTES / 8; i++) {
-		u64 word;
-
-		if (i * 8 >= len)
-			break;
-		word = *(u64 *)&d->event.path.path[i * 8];
-		if (len - i * 8 < 8)
-			word &= (1ULL << (8 * (len & 7))) - 1;
-		h = hash_word(h, word);
-	}
-	h = hash_word(h, len);
-	h &= ~LONG_KEY;
-	return h ? h : 1;
+	return word & ((1ULL << (8 * (len & 7))) - 1);
 }
 
-/* Whether an interned program has the path on the desk. */
-static __always_inline bool same_path(const struct desk *d, const u8 *path, u32 len, u32 bound)
+struct desk_round {
+	struct desk *d;
+	struct scratch *s;
+	u64 path;
+};
+
+/* Word i of the path on the desk, zero-padded, and how many bytes are left. */
+static __always_inline u64 desk_word(struct desk *d, u32 i, u32 *left)
 {
-	u32 i;
+	*left = d->event.path.len - i * 8;
+	return *(u64 *)&d->event.path.path[(i * 8) & (PATH_BYTES - 1)];
+}
 
-	if (len != d->event.path.len)
-		return false;
-	for (i = 0; i < bound / 8; i++) {
-		u64 difference;
+static long key_word(u32 i, struct desk_round *r)
+{
+	u32 left;
+	u64 word = desk_word(r->d, i, &left);
 
-		if (i * 8 >= len)
-			break;
-		difference = *(u64 *)&d->event.path.path[i * 8] ^ *(const u64 *)&path[i * 8];
-		if (len - i * 8 < 8)
-			difference &= (1ULL << (8 * (len & 7))) - 1;
-		if (difference)
-			return false;
-	}
-	return true;
+	r->s->name[0] = hash_word(r->s->name[0], left < 8 ? first_bytes(word, left) : word);
+	return left <= 8;
+}
+
+/* The key of the path on the desk: a seeded hash of its bytes. */
+__noinline u64 path_key(struct desk *d, struct scratch *s, u64 seed)
+{
+	struct desk_round r = { .d = d, .s = s };
+
+	if (!d || !s)
+		return 0;
+	s->name[0] = hash_word(seed, d->event.path.len);
+	bpf_loop(PATH_BYTES / 8, key_word, &r, 0);
+	return s->name[0] & ~LONG_KEY;
+}
+
+static long compare_word(u32 i, struct desk_round *r)
+{
+	u32 left;
+	u64 difference = desk_word(r->d, i, &left) ^ load64(r->path + i * 8);
+
+	if (left < 8)
+		difference = first_bytes(difference, left);
+	if (difference)
+		r->s->result = 0;
+	return difference || left <= 8;
+}
+
+/* Whether the `len` bytes at kernel address `path` are the path on the desk. */
+__noinline int same_path(struct desk *d, struct scratch *s, u64 path, u32 len)
+{
+	struct desk_round r = { .d = d, .s = s, .path = path };
+
+	if (!d || !s || len != d->event.path.len)
+		return 0;
+	s->result = 1;
+	bpf_loop(PATH_BYTES / 8, compare_word, &r, 0);
+	return s->result;
 }
 
 /* Interns the path on the desk: its key, or 0 if there is no room or if another
  * path has the key (keys are seeded: it can't be brought about). */
-__noinline u64 intern_path(struct desk *d)
+static __always_inline u64 intern_path(struct desk *d, struct scratch *s)
 {
 	struct node *n = the_node();
 	u64 key;
 	u32 len;
 
-	if (!d || !n)
+	if (!d || !s || !n)
 		return 0;
 	len = d->event.path.len;
 	if (len > PATH_BYTES)
 		return 0;
-	key = path_key(d, n->seed);
+	key = path_key(d, s, n->seed);
 	d->event.path.used = n->sweep;
 	if (len <= SHORT_PROGRAM) {
 		struct program *p = bpf_map_lookup_elem(&programs, &key);
@@ -191,7 +202,7 @@ __noinline u64 intern_path(struct desk *d)
 			bpf_map_update_elem(&programs, &key, &d->event.path, BPF_NOEXIST);
 			p = bpf_map_lookup_elem(&programs, &key);
 		}
-		if (!p || !same_path(d, p->path, p->len, SHORT_PROGRAM))
+		if (!p || !same_path(d, s, number_of(s, p->path), p->len))
 			return 0;
 		p->used = n->sweep;
 	} else {
@@ -203,18 +214,36 @@ __noinline u64 intern_path(struct desk *d)
 			bpf_map_update_elem(&long_programs, &key, &d->event.path, BPF_NOEXIST);
 			p = bpf_map_lookup_elem(&long_programs, &key);
 		}
-		if (!p || !same_path(d, p->path, p->len, PATH_BYTES))
+		if (!p || !same_path(d, s, number_of(s, p->path), p->len))
 			return 0;
 		p->used = n->sweep;
 	}
 	return key;
 }
 
-/* Interns the program at (s->mnt, s->dentry). */
+/* Spells the path of (s->mnt, s->dentry) onto the desk: R_BUSY if a rename or a
+ * mount came in between. */
+__noinline int spell_whole(struct desk *d, struct scratch *s)
+{
+	u64 before = both_locks();
+	int r;
+
+	if (!d || !s)
+		return R_LIMIT;
+	if (before & BEING_WRITTEN)
+		return R_BUSY;
+	r = climb(s);
+	if (r == R_NONE)
+		r = spell(d, s);
+	return both_locks() == before ? r : R_BUSY;
+}
+
+/* Interns the program at (s->mnt, s->dentry): its key, or 0. */
 __noinline u64 intern(struct scratch *s)
 {
 	struct desk *d;
 	u64 key = 0;
+	int r = R_BUSY;
 	u32 i;
 
 	if (!s)
@@ -222,21 +251,10 @@ __noinline u64 intern(struct scratch *s)
 	d = take_desk();
 	if (!d)
 		return 0;
-	for (i = 0; i < WALK_TRIES; i++) {
-		u64 before = both_locks();
-
-		if (before & 0x100000001ULL)
-			continue;
-		if (climb(s) != R_NONE || spell(d, s) != R_NONE) {
-			if (both_locks() == before)
-				break;
-			continue;
-		}
-		if (both_locks() == before) {
-			key = intern_path(d);
-			break;
-		}
-	}
+	for (i = 0; i < WALK_TRIES && r == R_BUSY; i++)
+		r = spell_whole(d, s);
+	if (r == R_NONE)
+		key = intern_path(d, s);
 	leave_desk(d);
 	return key;
 }

@@ -32,7 +32,7 @@ struct {
 	__type(value, struct scratch);
 } bench SEC(".maps");
 
-static long run_trial(u32 i, struct run *r)
+static long run_trial(u32 i, struct round *r)
 {
 	struct trial *one = bpf_map_lookup_elem(&trials, &i);
 	struct scratch *s = r->s;
@@ -66,7 +66,7 @@ SEC("syscall")
 int run_trials(u32 *n)
 {
 	u32 zero = 0;
-	struct run r = { .s = bpf_map_lookup_elem(&bench, &zero) };
+	struct round r = { .s = bpf_map_lookup_elem(&bench, &zero) };
 
 	if (!r.s)
 		return 1;

@@ -22,6 +22,7 @@ static __always_inline void aim(struct scratch *s, const struct vfsmount *mnt, c
 }
 
 #define WALK_TRIES 32
+#define BEING_WRITTEN 0x100000001ULL /* of both_locks() */
 
 static __always_inline u64 both_locks(void)
 {
@@ -39,42 +40,52 @@ static __always_inline bool own_mount(u64 mnt, u64 label_ns)
 	return ns == current_namespace() || namespace_id(ns) == label_ns;
 }
 
+static long climb_one(u32 i, struct round *r)
+{
+	struct scratch *s = r->s;
+	u64 dentry = s->here, mnt = s->above, up;
+
+	s->steps = i;
+	if (i >= WALK_MAX)
+		return 1;
+	if (dentry == GET64(mnt, struct mount, mnt.mnt_root)) {
+		up = GET64(mnt, struct mount, mnt_parent);
+		if (up == mnt) {
+			s->result = R_NONE;
+			return 1;
+		}
+		s->walk[i] = 0;
+		s->here = GET64(mnt, struct mount, mnt_mountpoint);
+		s->above = up;
+		return 0;
+	}
+	up = GET64(dentry, struct dentry, d_parent);
+	if (up == dentry || !up) { /* disconnected: opened by handle, or a read went wrong */
+		s->result = R_FOREIGN;
+		return 1;
+	}
+	s->walk[i] = dentry;
+	s->here = up;
+	return 0;
+}
+
 /* Fills s->walk from (s->mnt, s->dentry) upwards; s->steps says how far it came. */
 __noinline int climb(struct scratch *s)
 {
-	u64 mnt, dentry;
-	u32 i;
+	struct round r = { .s = s };
 
 	if (!s)
 		return R_GONE;
-	mnt = s->mnt;
-	dentry = s->dentry;
-	for (i = 0; i < WALK_MAX; i++) {
-		u64 up;
-
-		s->steps = i;
-		if (dentry == GET64(mnt, struct mount, mnt.mnt_root)) {
-			up = GET64(mnt, struct mount, mnt_parent);
-			if (up == mnt)
-				return R_NONE;
-			s->walk[i] = 0;
-			dentry = GET64(mnt, struct mount, mnt_mountpoint);
-			mnt = up;
-			continue;
-		}
-		up = GET64(dentry, struct dentry, d_parent);
-		if (up == dentry || !up) /* disconnected: opened by handle, or a read went wrong */
-			return R_FOREIGN;
-		s->walk[i] = dentry;
-		dentry = up;
-	}
-	s->steps = WALK_MAX;
-	return R_LIMIT;
+	s->here = s->dentry;
+	s->above = s->mnt;
+	s->result = R_LIMIT;
+	bpf_loop(WALK_MAX + 1, climb_one, &r, 0);
+	return s->result;
 }
 
 /* Whether names looked up in this directory may be spelt in another way than
  * their dentries are. */
-static __always_inline bool inexact_names(u64 dir)
+__noinline int inexact_names(u64 dir)
 {
 	u64 magic, inode;
 
@@ -89,60 +100,72 @@ static __always_inline bool inexact_names(u64 dir)
 	return true;
 }
 
-/* Runs the automaton from `start` over s->walk, from the root down. */
+static long descend_one(u32 i, struct round *r)
+{
+	struct scratch *s = r->s;
+	u32 at = s->steps - 1 - i;
+	struct state *st;
+	u64 dentry;
+
+	if (at >= WALK_MAX)
+		return 1;
+	dentry = s->walk[at];
+	if (!dentry)
+		return 0;
+	st = (struct state *)cell_at(s->state);
+	if (!st || st->flags & S_FINAL)
+		return 1;
+	if (inexact_names(GET64(dentry, struct dentry, d_parent))) {
+		s->result = R_INEXACT;
+		return 1;
+	}
+	s->name_len = GET32(dentry, struct dentry, d_name.len);
+	s->name_at = GET64(dentry, struct dentry, d_name.name);
+	s->state = step(s, s->state);
+	return 0;
+}
+
+/* Runs the automaton from `start` over s->walk, from the root down until a
+ * final state, into s->state. */
 __noinline int descend(struct scratch *s, u32 start)
 {
-	u32 state = start;
-	u32 i;
+	struct round r = { .s = s };
 
 	if (!s)
 		return R_GONE;
-	for (i = 0; i < WALK_MAX; i++) {
-		struct state *st = (struct state *)cell_at(state);
-		u32 at = s->steps - 1 - i;
-		u64 dentry;
+	s->state = start;
+	s->result = R_NONE;
+	bpf_loop(WALK_MAX, descend_one, &r, 0);
+	return s->state ? s->result : R_GONE;
+}
 
-		if (!st || !state)
-			return R_GONE;
-		if (st->flags & S_FINAL || at >= WALK_MAX)
-			break;
-		dentry = s->walk[at];
-		if (!dentry)
-			continue;
-		if (inexact_names(GET64(dentry, struct dentry, d_parent)))
-			return R_INEXACT;
-		s->name_len = GET32(dentry, struct dentry, d_name.len);
-		s->name_at = GET64(dentry, struct dentry, d_name.name);
-		state = step(s, state);
-	}
-	s->state = state;
-	return R_NONE;
+/* One try of walk(): R_BUSY if a rename or a mount came in between. */
+__noinline int walk_once(struct scratch *s, u32 start, u64 label_ns)
+{
+	u64 before = both_locks();
+	int r;
+
+	if (!s)
+		return R_GONE;
+	if (before & BEING_WRITTEN)
+		return R_BUSY;
+	s->steps = 0;
+	if (!own_mount(s->mnt, label_ns))
+		return R_FOREIGN;
+	r = climb(s);
+	if (r == R_NONE)
+		r = descend(s, start);
+	return both_locks() == before ? r : R_BUSY;
 }
 
 /* The state of (s->mnt, s->dentry), into s->state. Returns R_NONE, or the
  * reason why there is none. */
 static __always_inline int walk(struct scratch *s, u32 start, u64 label_ns)
 {
-	u32 i;
 	int r = R_BUSY;
+	u32 i;
 
-	for (i = 0; i < WALK_TRIES; i++) {
-		u64 before = both_locks();
-		int found;
-
-		if (before & 0x100000001ULL)
-			continue;
-		if (!own_mount(s->mnt, label_ns)) {
-			s->steps = 0;
-			return R_FOREIGN;
-		}
-		found = climb(s);
-		if (found == R_NONE)
-			found = descend(s, start);
-		if (both_locks() == before) {
-			r = found;
-			break;
-		}
-	}
+	for (i = 0; i < WALK_TRIES && r == R_BUSY; i++)
+		r = walk_once(s, start, label_ns);
 	return r;
 }
