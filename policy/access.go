@@ -1,5 +1,10 @@
 package policy
 
+import (
+	"fmt"
+	"strings"
+)
+
 // Kind is one thing that can be done to a path. The kernel judges exactly
 // these; the words of a policy file map to sets of them (AccessSet).
 type Kind uint8
@@ -36,4 +41,29 @@ func (k Kind) String() string {
 		return kindNames[k]
 	}
 	return "unknown"
+}
+
+// String is the words for a set, the shorthand `write` where it fits.
+func (s AccessSet) String() string {
+	var words []string
+	if s&Write == Write {
+		words = append(words, "write")
+		s &^= Write
+	}
+	for k := range Kind(NumKinds) {
+		if s.Has(k) {
+			words = append(words, k.String())
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// KindOf is the kind for one word of the language that names a single one.
+func KindOf(word string) (Kind, error) {
+	for k := range Kind(NumKinds) {
+		if k.String() == word {
+			return k, nil
+		}
+	}
+	return 0, fmt.Errorf("unknown access %q: write %s", word, choices(kindNames[:]))
 }

@@ -11,8 +11,14 @@ type Policy struct {
 	Rules     []Rule         // includes already resolved and in front
 	Mounts    bool           // mounts: allow
 	MemfdExec bool           // memfdExec: allow
+	Include   []Include      // policies whose rules come in; empty once a Set has resolved it
 	Pos       Position       // of the document
-	Text      string         // canonical text of the document, for digests and display
+}
+
+// Include names a policy that another one takes its rules from.
+type Include struct {
+	Name string
+	Pos  Position
 }
 
 // Effect is what a rule does.
