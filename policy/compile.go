@@ -16,6 +16,7 @@ const (
 	MaxGroups = 512     // distinct lists of executables, "anybody" included
 	MaxLayers = 8       // of one container
 	MaxStates = 150_000 // of one automaton
+	MaxEdges  = 1 << 21 // of one automaton, before it is minimised
 )
 
 // Compile turns layers, intersected, into one automaton. The errors name the
@@ -27,7 +28,8 @@ func Compile(layers []*Policy) (*Automaton, error) {
 	if len(layers) > MaxLayers {
 		return nil, fmt.Errorf("compiling: %d layers: at most %d are possible", len(layers), MaxLayers)
 	}
-	c := &compiler{layers: layers, groupOf: map[string]int{}, maskOf: map[string]uint32{}, rowOf: map[string]uint32{}}
+	c := &compiler{layers: layers, groupOf: map[string]int{}, meaningOf: map[meaning]int{},
+		maskOf: map[string]uint32{}, rowOf: map[string]uint32{}}
 	if err := c.collect(); err != nil {
 		return nil, err
 	}
@@ -66,11 +68,13 @@ func Compile(layers []*Policy) (*Automaton, error) {
 
 // compiler holds what one Compile collects.
 type compiler struct {
-	layers  []*Policy
-	rules   []flatRule
-	groups  []group
-	groupOf map[string]int
-	words   int
+	layers    []*Policy
+	rules     []flatRule
+	meanings  []meaning // distinct; what the states of the path automaton collect
+	meaningOf map[meaning]int
+	groups    []group
+	groupOf   map[string]int
+	words     int
 
 	rows   []Row
 	rowOf  map[string]uint32
@@ -80,8 +84,17 @@ type compiler struct {
 
 type flatRule struct {
 	*Rule
-	layer int
-	group int // -1: an empty list, nobody
+	meaning int // index into meanings
+}
+
+// meaning is what a rule says where its paths match. Rules of one meaning are
+// one to the automaton, however many they are: where one of them matches with
+// all that is below, the others have nothing to add.
+type meaning struct {
+	layer  int
+	effect Effect
+	access AccessSet
+	group  int // -1: an empty list, nobody
 }
 
 // group is one distinct (executables, inherit) pair.
@@ -94,17 +107,28 @@ type group struct {
 // collect numbers the rules and the subject groups.
 func (c *compiler) collect() error {
 	c.groups = []group{{}}
+	seen := 0
 	for layer, p := range c.layers {
 		for i := range p.Rules {
 			r := &p.Rules[i]
-			if len(c.rules) == MaxRules {
+			if seen++; seen > MaxRules {
 				return fmt.Errorf("%s: more than %d rules in all layers", r.Pos, MaxRules)
 			}
 			g, err := c.group(r)
 			if err != nil {
 				return err
 			}
-			c.rules = append(c.rules, flatRule{r, layer, g})
+			if g < 0 && r.Effect != Only {
+				continue // nobody is denied, or allowed, anything
+			}
+			m := meaning{layer, r.Effect, r.Access, g}
+			n, ok := c.meaningOf[m]
+			if !ok {
+				n = len(c.meanings)
+				c.meaningOf[m] = n
+				c.meanings = append(c.meanings, m)
+			}
+			c.rules = append(c.rules, flatRule{r, n})
 		}
 	}
 	return nil
@@ -173,7 +197,7 @@ func (c *compiler) pathSources() []source {
 	var out []source
 	for i := range c.rules {
 		for _, p := range c.rules[i].Paths {
-			out = append(out, source{p.Components, i, !c.rules[i].Exact, c.rules[i].Pos})
+			out = append(out, source{p.Components, c.rules[i].meaning, !c.rules[i].Exact, c.rules[i].Pos})
 		}
 	}
 	return out

@@ -88,7 +88,7 @@ func TestLayersOnlyTighten(t *testing.T) {
 func TestGainsIsSound(t *testing.T) {
 	var last string
 	refused := 0
-	forEachQuestion(4, 60_000, func(layers []*policy.Policy, s policy.Subject, path string, k policy.Kind) {
+	forEachQuestion(4, 8_000, func(layers []*policy.Policy, s policy.Subject, path string, k policy.Kind) {
 		from := last
 		last = path
 		if from == "" || (k != policy.Read && k != policy.Modify && k != policy.Exec) {

@@ -6,7 +6,7 @@ import (
 )
 
 // row is the Out of a state of the path automaton: the rights that follow from
-// the rules that match there.
+// the meanings of the rules that match there.
 func (c *compiler) row(matched []int) uint32 {
 	var row Row
 	for k := range row {
@@ -39,6 +39,13 @@ func (c *compiler) right(matched []int, k Kind) Right {
 	}
 	r := Right{Deny: deny, Grant: grants}
 	r.AuditDeny, r.AuditGrant = audit.normal(deny, c.words)
+	// Who passes an enforcing grant passes every wider one of the audit layers.
+	r.AuditGrant = slices.DeleteFunc(r.AuditGrant, func(g Mask) bool {
+		return slices.ContainsFunc(grants, func(enforced Mask) bool { return subsetMask(enforced, g) })
+	})
+	if len(r.AuditGrant) == 0 {
+		r.AuditGrant = nil
+	}
 	return r
 }
 
@@ -49,12 +56,12 @@ func (c *compiler) layerRight(matched []int, k Kind, layer int) (deny, grant Mas
 	only := make(Mask, c.words)
 	restricted := false
 	for _, i := range matched {
-		r := &c.rules[i]
-		if r.layer != layer || !r.Access.Has(k) {
+		r := &c.meanings[i]
+		if r.layer != layer || !r.access.Has(k) {
 			continue
 		}
 		to := grant
-		switch r.Effect {
+		switch r.effect {
 		case Deny:
 			to = deny
 		case Only:

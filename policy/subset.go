@@ -26,6 +26,7 @@ type builder struct {
 	sets   [][]uint32
 	states []State
 	globs  *globSet
+	edges  int // of all states so far
 }
 
 // place is item i: component number `component` of pattern `source` comes next.
@@ -57,6 +58,10 @@ func build(sources []source, out func([]int) uint32) (*DFA, error) {
 			return nil, fmt.Errorf("%s: with this pattern the policy needs more than %d states: use fewer `**` and globs, or split the policy",
 				b.culprit(b.sets[i]), MaxStates)
 		}
+		if b.edges > MaxEdges {
+			return nil, fmt.Errorf("%s: with this pattern the policy needs more than %d edges: use fewer `**` and globs, or split the policy",
+				b.culprit(b.sets[i]), MaxEdges)
+		}
 		if err := b.expand(StateID(i)); err != nil {
 			return nil, err
 		}
@@ -84,8 +89,7 @@ func (b *builder) enter(set []uint32, s *source, first uint32, n int) []uint32 {
 
 // state returns the number of the state for a set, a new one if need be.
 func (b *builder) state(set []uint32) StateID {
-	slices.Sort(set)
-	set = slices.Compact(set)
+	set = b.prune(set)
 	key := make([]byte, 0, 4*len(set))
 	for _, item := range set {
 		key = binary.LittleEndian.AppendUint32(key, item)
@@ -105,6 +109,35 @@ func (b *builder) state(set []uint32) StateID {
 	b.sets = append(b.sets, set)
 	b.states = append(b.states, State{Out: b.out(slices.Compact(matched)), Glob: -1})
 	return n
+}
+
+// prune sorts a set and leaves out what says nothing more: once an owner has
+// matched with all that is below, where else it could match does not matter.
+// Without this, n patterns such as /**/name would need 2^n states.
+func (b *builder) prune(set []uint32) []uint32 {
+	slices.Sort(set)
+	set = slices.Compact(set)
+	places, below := uint32(len(b.at)), uint32(len(b.at)+b.owners)
+	var matched []uint32
+	for _, item := range set {
+		if item >= places && item < below {
+			matched = append(matched, item-places)
+		}
+	}
+	if matched == nil {
+		return set
+	}
+	return slices.DeleteFunc(set, func(item uint32) bool {
+		owner := item - below
+		switch {
+		case item < places:
+			owner = uint32(b.at[item].src.owner)
+		case item < below:
+			return false
+		}
+		_, ok := slices.BinarySearch(matched, owner)
+		return ok
+	})
 }
 
 // expand works out where a state's names lead.
@@ -171,6 +204,7 @@ func (b *builder) expand(n StateID) error {
 			next = append(next, target(more...))
 		}
 	}
+	b.edges += len(edges) + len(next)
 	st := &b.states[n]
 	st.Default, st.Edges, st.Glob, st.GlobNext = other, edges, glob, next
 	return nil
