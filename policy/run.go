@@ -1,5 +1,7 @@
 package policy
 
+// Running an automaton: the reference algorithm that the kernel's C must match.
+
 // Step is the state after one name.
 func (d *DFA) Step(s StateID, name string) StateID {
 	st := &d.States[s]
@@ -23,13 +25,21 @@ func (d *DFA) Step(s StateID, name string) StateID {
 	return st.Default
 }
 
-// Run is the state that an absolute path leads to.
-func (d *DFA) Run(path string) StateID {
-	s := d.Start
+// Run is the state that an absolute path leads to; ok is false if the path is
+// not one that the kernel could have: relative, with an empty component, or
+// with a name of more than MaxName bytes.
+func (d *DFA) Run(path string) (s StateID, ok bool) {
+	if path == "" || path[0] != '/' {
+		return 0, false
+	}
+	s = d.Start
 	for _, name := range splitPath(path) {
+		if name == "" || len(name) > MaxName {
+			return 0, false
+		}
 		s = d.Step(s, name)
 	}
-	return s
+	return s, true
 }
 
 // Run is the class of a name, or -1.
@@ -71,8 +81,13 @@ func (a *Automaton) SubjectMask(s Subject) Mask {
 	return t
 }
 
+// programMask is the groups that a program's path is in: none if it is no path.
 func (a *Automaton) programMask(path string) Mask {
-	return a.Masks[a.Programs.States[a.Programs.Run(path)].Out]
+	s, ok := a.Programs.Run(path)
+	if !ok {
+		return nil
+	}
+	return a.Masks[a.Programs.States[s].Out]
 }
 
 // Judge applies a row to a subject's mask.
@@ -96,21 +111,24 @@ func passes(t, deny Mask, grants []Mask) bool {
 	return true
 }
 
-// Decide is policy.Decide, answered by the automaton.
+// Decide is policy.Decide, answered by the automaton. What is no path is denied.
 func (a *Automaton) Decide(s Subject, path string, k Kind) (allowed, audited bool) {
-	return a.Judge(a.SubjectMask(s), a.Paths.States[a.Paths.Run(path)].Out, k)
+	state, ok := a.Paths.Run(path)
+	if !ok {
+		return false, false
+	}
+	return a.Judge(a.SubjectMask(s), a.Paths.States[state].Out, k)
 }
 
-// Gains reports whether content that moves from a path with row `from` to one
-// with row `to` could become open to a subject that had no right to read,
-// modify or execute it. It may report a gain where there is none for any
-// subject that exists, never the other way round.
-func (a *Automaton) Gains(from, to uint32) bool {
-	if from == to {
-		return false
-	}
+// Gain reports whether content that moves from a path with the rights old to one
+// with the rights new could become open to a subject that had no right to read,
+// modify or execute it. Only what is enforced counts. It may report a gain where
+// there is none for any subject that exists, never the other way round: for each
+// of these kinds there is none if new denies everybody, or denies all that old
+// denies and has, for each grant of old, one that is a subset of it.
+func Gain(old, new Row) bool {
 	for _, k := range [...]Kind{Read, Modify, Exec} {
-		if rightGains(&a.Rows[from][k], &a.Rows[to][k]) {
+		if rightGains(&old[k], &new[k]) {
 			return true
 		}
 	}
@@ -149,15 +167,19 @@ func subsetMask(a, b Mask) bool {
 	return true
 }
 
-// MayMove reports whether a file, or a directory with all that is below it, may
-// move or be linked from a path in state `from` to one in state `to`.
-func (a *Automaton) MayMove(from, to StateID, directory bool) bool {
-	if from == to {
+// MoveFile reports whether a file may move or be linked from a path in state
+// old to one in state new: no subject gains a right on its content.
+func (a *Automaton) MoveFile(old, new StateID) bool {
+	o, n := a.Paths.States[old].Out, a.Paths.States[new].Out
+	return o == n || !Gain(a.Rows[o], a.Rows[n])
+}
+
+// MoveDirectory reports whether a directory with all that is below it may move:
+// the states are equal, so every suffix has the same rights, or both subtrees
+// are uniform and no subject gains.
+func (a *Automaton) MoveDirectory(old, new StateID) bool {
+	if old == new {
 		return true
 	}
-	f, t := &a.Paths.States[from], &a.Paths.States[to]
-	if directory && !(f.Final && t.Final) {
-		return false
-	}
-	return !a.Gains(f.Out, t.Out)
+	return a.Paths.States[old].Final && a.Paths.States[new].Final && a.MoveFile(old, new)
 }
