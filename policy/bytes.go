@@ -3,7 +3,6 @@ package policy
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"slices"
 )
 
@@ -16,6 +15,7 @@ var errGlobTooLarge = errors.New("the globs of one directory level are too many 
 // States with the same globs share one.
 type globSet struct {
 	ids      map[string]int // component key -> number
+	seen     map[*Component]int
 	tokens   [][]Token
 	machines map[string]int32
 	classes  [][][]int // per machine: the globs of each class
@@ -23,19 +23,32 @@ type globSet struct {
 }
 
 func newGlobSet() *globSet {
-	return &globSet{ids: map[string]int{}, machines: map[string]int32{}}
+	return &globSet{ids: map[string]int{}, seen: map[*Component]int{}, machines: map[string]int32{}}
 }
 
 // id numbers a glob; equal globs have one number.
 func (s *globSet) id(c *Component) int {
-	key := c.key()
-	if id, ok := s.ids[key]; ok {
+	if id, ok := s.seen[c]; ok {
 		return id
 	}
-	id := len(s.tokens)
-	s.ids[key] = id
-	s.tokens = append(s.tokens, c.Glob)
+	key := c.key()
+	id, ok := s.ids[key]
+	if !ok {
+		id = len(s.tokens)
+		s.ids[key] = id
+		s.tokens = append(s.tokens, c.Glob)
+	}
+	s.seen[c] = id
 	return id
+}
+
+// setKey is a map key for a sorted set.
+func setKey(set []int) string {
+	b := make([]byte, 0, 4*len(set))
+	for _, n := range set {
+		b = binary.LittleEndian.AppendUint32(b, uint32(n))
+	}
+	return string(b)
 }
 
 // machine is the automaton for the globs of one state, and for each of its
@@ -47,7 +60,7 @@ func (s *globSet) machine(items []globItem) (int32, [][]int, error) {
 	}
 	slices.Sort(set)
 	set = slices.Compact(set)
-	key := fmt.Sprint(set)
+	key := setKey(set)
 	if m, ok := s.machines[key]; ok {
 		return m, s.classes[m], nil
 	}
@@ -92,7 +105,7 @@ func (s *globSet) construct(set []int) (Glob, [][]int, error) {
 	add := func(set []int) int {
 		slices.Sort(set)
 		set = slices.Compact(set)
-		key := fmt.Sprint(set)
+		key := setKey(set)
 		if n, ok := states[key]; ok {
 			return n
 		}
@@ -107,7 +120,7 @@ func (s *globSet) construct(set []int) (Glob, [][]int, error) {
 		}
 		class := int32(-1)
 		if match != nil {
-			ck := fmt.Sprint(match)
+			ck := setKey(match)
 			c, ok := classOf[ck]
 			if !ok {
 				c = int32(len(classes))

@@ -197,7 +197,7 @@ func (b *builder) expand(n StateID) error {
 		for _, class := range classes {
 			var more [][]uint32
 			for _, g := range globs {
-				if slices.Contains(class, b.globs.id(g.component)) {
+				if _, ok := slices.BinarySearch(class, b.globs.id(g.component)); ok {
 					more = append(more, g.items)
 				}
 			}
