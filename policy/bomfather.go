@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -56,6 +57,10 @@ func (p *parser) bomfather(n *yaml.Node, name string) *Policy {
 	if Diagnostics(p.diags[before:]).Err() != nil {
 		return nil
 	}
+	b.refuseBoth()
+	if Diagnostics(p.diags[before:]).Err() != nil {
+		return nil
+	}
 	pol.Rules = append(b.rules(), pol.Rules...)
 	return pol
 }
@@ -88,8 +93,7 @@ func (b *bomfather) path(n *yaml.Node, text string) (Pattern, bool) {
 	if len(text) > 1 {
 		text = strings.TrimSuffix(text, "/")
 	}
-	escaped := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "{", `\{`, "}", `\}`).Replace(text)
-	ps, err := ParsePattern(escaped, b.at(n))
+	ps, err := ParsePattern(escapeGlobs(text), b.at(n))
 	if err != nil {
 		b.fail(n, "", "%v", err)
 		return Pattern{}, false
@@ -249,6 +253,24 @@ func (b *bomfather) flags(n *yaml.Node, pol *Policy) {
 			}
 		}
 	})
+}
+
+// refuseBoth refuses a program of can_run below a protected directory: there
+// Bomfather asks two questions, for the file and for its execution, and `only`
+// rules would take the answer of either.
+func (b *bomfather) refuseBoth() {
+	for _, g := range b.run {
+		var names []string
+		for _, c := range g.path.Components {
+			names = append(names, c.Literal)
+		}
+		for _, d := range b.dirs {
+			if d.path.match(names, true) {
+				b.diags = append(b.diags, Diagnostic{Pos: g.pos, Hint: "keep one of the two",
+					Message: fmt.Sprintf("can_run %s lies in the protected %s of line %d: both at once can't be said", g.path.Text, d.path.Text, d.pos.Line)})
+			}
+		}
+	}
 }
 
 // rules are the native rules with the same meaning.

@@ -25,30 +25,16 @@ const APIVersion = "dunnage.io/v1"
 // an error among the diagnostics no policy is returned.
 func ParseFile(name string, data []byte) ([]*Policy, Diagnostics) {
 	p := &parser{file: name}
-	if len(data) > MaxFile {
-		p.diags = Diagnostics{{Pos: Position{name, 1, 1}, Message: fmt.Sprintf("the file has %d bytes", len(data)),
-			Hint: fmt.Sprintf("split it: at most %d are read", MaxFile)}}
-		return nil, p.diags
-	}
 	var out []*Policy
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	for {
-		var doc yaml.Node
-		err := dec.Decode(&doc)
-		if errors.Is(err, io.EOF) {
-			break
+	tests := false
+	p.documents(data, func(n *yaml.Node) {
+		if isTest(n) {
+			tests = true
+		} else if pol := p.document(n); pol != nil {
+			out = append(out, pol)
 		}
-		if err != nil {
-			p.syntax(err)
-			break
-		}
-		if len(doc.Content) == 1 && doc.Content[0].Tag != "!!null" {
-			if pol := p.document(doc.Content[0]); pol != nil {
-				out = append(out, pol)
-			}
-		}
-	}
-	if len(out) == 0 && len(p.diags) == 0 {
+	})
+	if len(out) == 0 && len(p.diags) == 0 && !tests {
 		p.diags = append(p.diags, Diagnostic{Pos: Position{name, 1, 1}, Message: "the file has no policy",
 			Hint: "start it with `apiVersion: " + APIVersion + "` and `kind: Policy`"})
 	}
@@ -56,6 +42,30 @@ func ParseFile(name string, data []byte) ([]*Policy, Diagnostics) {
 		return nil, p.diags
 	}
 	return out, p.diags
+}
+
+// documents calls f for each document of a file that is not empty.
+func (p *parser) documents(data []byte, f func(*yaml.Node)) {
+	if len(data) > MaxFile {
+		p.diags = append(p.diags, Diagnostic{Pos: Position{p.file, 1, 1}, Message: fmt.Sprintf("the file has %d bytes", len(data)),
+			Hint: fmt.Sprintf("split it: at most %d are read", MaxFile)})
+		return
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		var doc yaml.Node
+		err := dec.Decode(&doc)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			p.syntax(err)
+			return
+		}
+		if len(doc.Content) == 1 && doc.Content[0].Tag != "!!null" {
+			f(doc.Content[0])
+		}
+	}
 }
 
 type parser struct {

@@ -127,6 +127,11 @@ func classEnd(text string, i int) int {
 	return -1
 }
 
+// escapeGlobs is the pattern that matches a name only.
+func escapeGlobs(name string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "{", `\{`, "}", `\}`).Replace(name)
+}
+
 func parsePath(text string) (Pattern, error) {
 	switch {
 	case text == "":
