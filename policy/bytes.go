@@ -78,23 +78,24 @@ func (s *globSet) machine(items []globItem) (int32, [][]int, error) {
 // construct is the subset construction over bytes.
 func (s *globSet) construct(set []int) (Glob, [][]int, error) {
 	var places []globPlace
+	base := make(map[int]int, len(set)) // the number of each glob's first place
 	for _, id := range set {
+		base[id] = len(places)
 		for i := 0; i <= len(s.tokens[id]); i++ {
 			places = append(places, globPlace{id, i})
 		}
 	}
-	number := map[globPlace]int{}
-	for i, p := range places {
-		number[p] = i
-	}
-	// enter closes over stars, which may match nothing.
-	var enter func(set []int, p globPlace) []int
-	enter = func(set []int, p globPlace) []int {
-		set = append(set, number[p])
-		if t := s.tokens[p.id]; p.at < len(t) && t[p.at].Star {
-			set = enter(set, globPlace{p.id, p.at + 1})
+	// enter adds place n and closes over stars, which may match nothing. The
+	// places of one glob follow one another.
+	enter := func(set []int, n int) []int {
+		for {
+			set = append(set, n)
+			p := places[n]
+			if t := s.tokens[p.id]; p.at == len(t) || !t[p.at].Star {
+				return set
+			}
+			n++
 		}
-		return set
 	}
 	g := Glob{Dead: -1}
 	samples := s.byteClasses(set, &g)
@@ -137,7 +138,7 @@ func (s *globSet) construct(set []int) (Glob, [][]int, error) {
 	}
 	var start []int
 	for _, id := range set {
-		start = enter(start, globPlace{id, 0})
+		start = enter(start, base[id])
 	}
 	add(start)
 	for n := 0; n < len(sets); n++ {
@@ -153,9 +154,9 @@ func (s *globSet) construct(set []int) (Glob, [][]int, error) {
 				}
 				switch t := s.tokens[pl.id][pl.at]; {
 				case t.Star:
-					next = enter(next, pl)
+					next = enter(next, p)
 				case t.Set.Has(b):
-					next = enter(next, globPlace{pl.id, pl.at + 1})
+					next = enter(next, p+1)
 				}
 			}
 			g.Next = append(g.Next, uint16(add(next)))

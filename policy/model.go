@@ -86,3 +86,11 @@ func (s ByteSet) Has(b byte) bool { return s[b>>6]&(1<<(b&63)) != 0 }
 
 // Add puts b into the set.
 func (s *ByteSet) Add(b byte) { s[b>>6] |= 1 << (b & 63) }
+
+// String is the effect's word.
+func (e Effect) String() string {
+	if int(e) < len(effectWords) {
+		return effectWords[e]
+	}
+	return "unknown"
+}

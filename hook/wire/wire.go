@@ -1,5 +1,146 @@
 // Package wire is the protocol between the hook and the daemon: one JSON
-// message each way over a unix SOCK_SEQPACKET socket. It holds types, limits
-// and the framing with file descriptors, and imports only the standard library
-// and golang.org/x/sys/unix. The hook and the daemon may import it.
+// message each way over a unix SOCK_SEQPACKET socket, the request with two file
+// descriptors. It holds types, limits and framing, and imports only the
+// standard library and golang.org/x/sys/unix. The hook and the daemon may
+// import it.
 package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Version is the protocol's. A daemon refuses other ones by name.
+const Version = 1
+
+// MaxMessage is the size of the largest message, in bytes.
+const MaxMessage = 64 << 10
+
+// Socket is where the daemon listens by default.
+const Socket = "/run/dunnage/hook.sock"
+
+// What a request asks for.
+const (
+	OpBind  = "bind"  // bind the namespace to the policy, before the container's first instruction
+	OpEnded = "ended" // a hint: the container has ended
+)
+
+// Annotation names the policies of a container, separated by commas; each is a
+// layer.
+const Annotation = "io.dunnage.policy"
+
+// Request is what the hook sends. With OpBind it carries two descriptors: a
+// pidfd of the container's init and its open /proc/PID/ns/mnt.
+type Request struct {
+	Version     int               `json:"version"`
+	Op          string            `json:"op"`
+	ID          string            `json:"id"`  // container id as the runtime has it
+	PID         int               `json:"pid"` // of the init, as the hook sees it; the pidfd counts
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// Code says how a request ended.
+type Code string
+
+// The codes. Each has its own exit status of the hook (hook/exit.go).
+const (
+	OK            Code = "ok"
+	BadRequest    Code = "bad-request"
+	BadVersion    Code = "version"
+	Refused       Code = "refused" // not this caller's container
+	UnknownPolicy Code = "unknown-policy"
+	InvalidPolicy Code = "invalid-policy"
+	BadNamespace  Code = "namespace"
+	Full          Code = "full"
+	Internal      Code = "internal"
+)
+
+// Reply is the daemon's answer. Message is one line for the user.
+type Reply struct {
+	Version int    `json:"version"`
+	Code    Code   `json:"code"`
+	Message string `json:"message,omitempty"`
+}
+
+// Decode reads one JSON value strictly: no unknown key, nothing behind it.
+func Decode(data []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return err
+	}
+	if dec.More() {
+		return errors.New("more than one value")
+	}
+	return nil
+}
+
+// Send writes one message with descriptors.
+func Send(fd int, v any, fds ...int) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if len(b) > MaxMessage {
+		return fmt.Errorf("message of %d bytes: at most %d are possible", len(b), MaxMessage)
+	}
+	var oob []byte
+	if len(fds) > 0 {
+		oob = unix.UnixRights(fds...)
+	}
+	for {
+		if err = unix.Sendmsg(fd, b, oob, nil, unix.MSG_NOSIGNAL); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// Receive reads one message and the descriptors that came with it, which the
+// caller closes even if there is an error. It waits no longer than the socket's
+// receive time-out.
+func Receive(fd int) (data []byte, fds []int, err error) {
+	buf := make([]byte, MaxMessage+1)
+	oob := make([]byte, unix.CmsgSpace(4*4))
+	var n, oobn, flags int
+	for {
+		if n, oobn, flags, _, err = unix.Recvmsg(fd, buf, oob, unix.MSG_CMSG_CLOEXEC); err != unix.EINTR {
+			break
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
+	for i := range messages {
+		more, perr := unix.ParseUnixRights(&messages[i])
+		if perr != nil {
+			err = perr
+			continue
+		}
+		fds = append(fds, more...)
+	}
+	switch {
+	case err != nil:
+	case n == 0 && oobn == 0:
+		err = errors.New("the other side closed the connection")
+	case n > MaxMessage || flags&unix.MSG_TRUNC != 0:
+		err = fmt.Errorf("message of more than %d bytes", MaxMessage)
+	case flags&unix.MSG_CTRUNC != 0:
+		err = errors.New("too many descriptors")
+	}
+	return buf[:n], fds, err
+}
+
+// SetDeadline bounds how long one Send or Receive may take.
+func SetDeadline(fd int, d time.Duration) error {
+	tv := unix.NsecToTimeval(int64(max(d, time.Millisecond)))
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
+		return err
+	}
+	return unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &tv)
+}

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dunnage-project/dunnage/policy"
+)
+
+// daemonOf is the client for the daemon that a command is to ask.
+func daemonOf(cmd *cobra.Command) *client {
+	dir, _ := cmd.Flags().GetString("run-dir")
+	return newClient(dir)
+}
+
+func outputFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().StringP("output", "o", "text", "text or json")
+}
+
+// printJSON writes v as indented JSON.
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+func psCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "ps", Short: "List the confined containers", Example: "  dunnage ps\n  dunnage ps -o json", Args: exactArgs(0)}
+	output := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		var lines []psLine
+		if err := daemonOf(cmd).call("GET", "/v1/ps", nil, &lines); err != nil {
+			return err
+		}
+		if *output == "json" {
+			return printJSON(cmd.OutOrStdout(), lines)
+		}
+		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
+		fmt.Fprintln(w, "CONTAINER\tNAME\tPOLICY\tMODE\tSTATE\tPID\tTASKS\tEVENTS")
+		for _, l := range lines {
+			fmt.Fprintf(w, "%.12s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\n", l.ID, l.Name, strings.Join(l.Policies, ","), l.Mode, l.State, l.PID, l.Tasks, l.Events+l.Muted)
+		}
+		return w.Flush()
+	}
+	return cmd
+}
+
+func eventsCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "events", Short: "Show what was denied, and what audit policies would deny",
+		Example: "  dunnage events\n  dunnage events --follow -o json", Args: exactArgs(0)}
+	output := outputFlag(cmd)
+	follow := cmd.Flags().BoolP("follow", "f", false, "go on as events come")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		resp, err := daemonOf(cmd).open("GET", fmt.Sprintf("/v1/events?follow=%v", *follow), nil)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if *output == "json" {
+			_, err := io.Copy(cmd.OutOrStdout(), resp.Body)
+			return err
+		}
+		for dec := json.NewDecoder(resp.Body); ; {
+			var r report
+			if err := dec.Decode(&r); err == io.EOF {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), r.line())
+		}
+	}
+	return cmd
+}
+
+// line is an event for reading.
+func (r report) line() string {
+	who := r.Name
+	if who == "" {
+		who = fmt.Sprintf("%.12s", r.Container)
+	}
+	exe := r.Executable
+	if exe == "" {
+		exe = "(exec into the container)"
+	}
+	why := r.Reason
+	if r.Rule != "" {
+		why = fmt.Sprintf("%s: %s", r.Policy, r.Rule)
+	}
+	return fmt.Sprintf("%s #%d %s %s: %s[%d] %s %q (%s)", r.Time.Local().Format(time.TimeOnly), r.ID, r.Verdict, who, exe, r.PID, r.Access, r.Path, why)
+}
+
+func reloadCommand() *cobra.Command {
+	return &cobra.Command{Use: "reload", Short: "Read the policies anew, also for running containers",
+		Long: `Reads the policies anew. Every task of a running container has the new policy's
+rights at once. A container whose policy has an error keeps the old one, and
+the command says so.`,
+		Example: "  dunnage reload", Args: exactArgs(0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return daemonOf(cmd).call("POST", "/v1/reload", nil, nil) }}
+}
+
+func stopCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "stop", Short: "End the daemon; with --release, take enforcement off",
+		Example: "  dunnage stop\n  dunnage stop --release", Args: exactArgs(0)}
+	release := cmd.Flags().Bool("release", false, "take enforcement off too: running containers are no longer confined")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return daemonOf(cmd).call("POST", fmt.Sprintf("/v1/stop?release=%v", *release), nil, nil)
+	}
+	return cmd
+}
+
+func explainCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "explain CONTAINER PATH", Short: "Say what a container's policy answers, and by which rule",
+		Example: "  dunnage explain pg --exe /usr/bin/cat --access read /var/lib/postgresql/15/main/PG_VERSION\n  dunnage explain --event 17",
+		Args:    cobra.RangeArgs(0, 2)}
+	exe := cmd.Flags().StringArray("exe", nil, "program that acts (again for a script and its interpreter; none: an exec into the container)")
+	access := cmd.Flags().String("access", "read", "read, modify, create, delete, attr or exec")
+	event := cmd.Flags().Int64("event", -1, "explain this event instead")
+	output := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		q := question{Programs: *exe, Access: *access}
+		switch {
+		case *event >= 0 && len(args) == 0:
+			r, err := findEvent(daemonOf(cmd), uint64(*event))
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), r.line())
+			q = question{Container: r.Container, Programs: r.Programs, Access: r.Access, Path: r.Path}
+			if r.Reason != policy.ReasonRule.String() && r.Reason != policy.ReasonDefault.String() {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: by reason %q, whatever the rules say\n", r.Verdict, r.Reason)
+				return nil
+			}
+		case len(args) == 2:
+			q.Container, q.Path = args[0], args[1]
+		default:
+			return usageError{fmt.Errorf("write `dunnage explain CONTAINER PATH` or `dunnage explain --event ID`")}
+		}
+		var e explanation
+		if err := daemonOf(cmd).call("POST", "/v1/explain", q, &e); err != nil {
+			return err
+		}
+		if *output == "json" {
+			return printJSON(cmd.OutOrStdout(), e)
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s by %s (policy %s)\n", e.Verdict, e.Rule, e.Policy)
+		return nil
+	}
+	return cmd
+}
+
+func findEvent(c *client, id uint64) (report, error) {
+	resp, err := c.open("GET", "/v1/events", nil)
+	if err != nil {
+		return report{}, err
+	}
+	defer resp.Body.Close()
+	for dec := json.NewDecoder(resp.Body); ; {
+		var r report
+		if err := dec.Decode(&r); err != nil {
+			return report{}, fmt.Errorf("no event %d in the log", id)
+		}
+		if r.ID == id {
+			return r, nil
+		}
+	}
+}
+
+func policyCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "policy", Short: "Work on policy files; no daemon is needed"}
+	check := &cobra.Command{Use: "check FILE…", Short: "Check policy files", Example: "  dunnage policy check /etc/dunnage/policies.d/*.yaml",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, files []string) error {
+			set := policy.LoadFiles(files...)
+			for _, d := range set.Problems() {
+				fmt.Fprintln(cmd.ErrOrStderr(), d)
+			}
+			bad := set.Problems().Err() != nil
+			for _, name := range set.Names() {
+				p, err := set.Lookup(name)
+				if err != nil {
+					return err
+				}
+				a, err := policy.Compile([]*policy.Policy{p})
+				if err != nil {
+					bad = true
+					fmt.Fprintln(cmd.ErrOrStderr(), err)
+					continue
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: %d rules, %d states, digest %x\n", name, len(p.Rules), len(a.Paths.States), a.Digest[:6])
+			}
+			if bad {
+				return fmt.Errorf("the files have errors")
+			}
+			return nil
+		}}
+	explain := &cobra.Command{Use: "explain FILE PATH", Short: "Say what the policy in a file answers, and by which rule",
+		Example: "  dunnage policy explain pg.yaml --exe /usr/bin/cat --access read /var/lib/postgresql", Args: exactArgs(2)}
+	exe := explain.Flags().StringArray("exe", nil, "program that acts")
+	access := explain.Flags().String("access", "read", "read, modify, create, delete, attr or exec")
+	explain.RunE = func(cmd *cobra.Command, args []string) error {
+		set := policy.LoadFiles(args[0])
+		if err := set.Problems().Err(); err != nil {
+			return err
+		}
+		kind, err := policy.KindOf(*access)
+		if err != nil {
+			return usageError{err}
+		}
+		for _, name := range set.Names() {
+			p, err := set.Lookup(name)
+			if err != nil {
+				return err
+			}
+			v := policy.Decide([]*policy.Policy{p}, policy.Subject{Programs: *exe}, args[1], kind)
+			word := "denied"
+			switch {
+			case v.Audited:
+				word = "audit"
+			case v.Allowed:
+				word = "allowed"
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s by %s\n", name, word, ruleName(v))
+		}
+		return nil
+	}
+	cmd.AddCommand(check, explain)
+	return cmd
+}

@@ -1,0 +1,301 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/dunnage-project/dunnage/bpf"
+	"github.com/dunnage-project/dunnage/hook/wire"
+	"github.com/dunnage-project/dunnage/policy"
+)
+
+// kernel is what the daemon needs of *bpf.Engine.
+type kernel interface {
+	Install(*policy.Automaton) (bpf.Table, error)
+	Uninstall(bpf.Table) error
+	Bind(bpf.Binding) (bpf.Instance, error)
+	Rebind(bpf.Instance, bpf.Table) error
+	Remove(bpf.Instance) error
+	Bindings() ([]bpf.Binding, error)
+	NamespaceID(fd int) (bpf.NamespaceID, error)
+	Label(bpf.Instance) (int, error)
+	Tasks() (map[bpf.Instance]int, error)
+	Counts(bpf.Instance) (bpf.Counts, error)
+	Read(context.Context, func(bpf.Event)) error
+	Sweep() error
+	Release() error
+	Close() error
+}
+
+// container is one instance: what the kernel holds a row for.
+type container struct {
+	Instance  bpf.Instance     `json:"instance"`
+	Namespace bpf.NamespaceID  `json:"namespace"`
+	ID        string           `json:"id"`
+	Name      string           `json:"name,omitempty"`
+	PID       int              `json:"pid"` // of the init
+	Policies  []string         `json:"policies"`
+	Layers    []*policy.Policy `json:"layers"` // as compiled into the table in force
+	Started   time.Time        `json:"started"`
+	// Partial: attached to a running container and not yet sure that each of
+	// its tasks is labelled.
+	Partial bool `json:"partial,omitempty"`
+	// Detached: its policies were taken off; everything is allowed.
+	Detached bool `json:"detached,omitempty"`
+
+	table bpf.Table
+	state bpf.BindingState
+	pidfd int // -1: the init has ended, or was never seen
+	ended bool
+}
+
+// refusal is an error with the code that the hook is told.
+type refusal struct {
+	code wire.Code
+	error
+}
+
+func (r refusal) Unwrap() error { return r.error }
+
+func refuse(code wire.Code, format string, args ...any) error {
+	return refusal{code, fmt.Errorf(format, args...)}
+}
+
+// registry is what is bound, the policies, and the way into the kernel. Its
+// lock is never held while a policy is compiled.
+type registry struct {
+	kernel   kernel
+	store    *store
+	log      *logrus.Entry
+	baseline string // policy that every container gets as its first layer, or ""
+	watch    *watcher
+
+	mu         sync.Mutex
+	policies   *policy.Set
+	containers map[bpf.Instance]*container
+}
+
+// subject of a bind: checked, see caller.go.
+type bindRequest struct {
+	id, name  string
+	policies  []string
+	namespace bpf.NamespaceID
+	pid       int
+	pidfd     int // the registry's from now on
+	state     bpf.BindingState
+}
+
+// layersFor looks up the policies of one container, the baseline first.
+func (r *registry) layersFor(set *policy.Set, names []string) ([]*policy.Policy, error) {
+	all := names
+	if r.baseline != "" && !slices.Contains(names, r.baseline) {
+		all = append([]string{r.baseline}, names...)
+	}
+	var layers []*policy.Policy
+	for _, name := range all {
+		p, err := set.Lookup(name)
+		switch {
+		case errors.Is(err, policy.ErrUnknown):
+			return nil, refusal{wire.UnknownPolicy, err}
+		case err != nil:
+			return nil, refusal{wire.InvalidPolicy, err}
+		}
+		layers = append(layers, p)
+	}
+	if len(layers) == 0 {
+		return nil, refuse(wire.UnknownPolicy, "no policy is named: write the name of one in the annotation %s", wire.Annotation)
+	}
+	return layers, nil
+}
+
+// install compiles layers and puts the table into the kernel.
+func (r *registry) install(layers []*policy.Policy) (bpf.Table, error) {
+	a, err := policy.Compile(layers)
+	if err != nil {
+		return 0, refusal{wire.InvalidPolicy, err}
+	}
+	t, err := r.kernel.Install(a)
+	if errors.Is(err, bpf.ErrHeapFull) {
+		return 0, refusal{wire.Full, err}
+	}
+	return t, err
+}
+
+// bind gives a namespace its policies. It answers when the kernel holds them.
+// The pidfd is taken over, also when there is an error.
+func (r *registry) bind(q bindRequest) (*container, error) {
+	keep := false
+	defer func() {
+		if !keep {
+			closeFD(q.pidfd)
+		}
+	}()
+	r.mu.Lock()
+	set := r.policies
+	for _, c := range r.containers {
+		if c.Namespace == q.namespace && !c.ended {
+			r.mu.Unlock()
+			if c.ID == q.id && c.PID == q.pid && slices.Equal(c.Policies, q.policies) {
+				return c, nil // asked twice: prestart and createRuntime
+			}
+			return nil, refuse(wire.BadNamespace, "the mount namespace belongs to container %s already: containers that share one can't have policies of their own", c.ID)
+		}
+	}
+	r.mu.Unlock()
+
+	layers, err := r.layersFor(set, q.policies)
+	if err != nil {
+		return nil, err
+	}
+	table, err := r.install(layers)
+	if err != nil {
+		return nil, err
+	}
+	c := &container{Namespace: q.namespace, ID: q.id, Name: q.name, PID: q.pid, Policies: q.policies, Layers: layers,
+		Started: time.Now().UTC(), table: table, state: q.state, pidfd: q.pidfd}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.Instance, err = r.kernel.Bind(bpf.Binding{Namespace: q.namespace, Init: q.pid, Table: table, State: q.state})
+	if err != nil {
+		r.uninstall(table)
+		switch {
+		case errors.Is(err, bpf.ErrContainersFull):
+			return nil, refusal{wire.Full, err}
+		case errors.Is(err, bpf.ErrBound):
+			return nil, refusal{wire.BadNamespace, err}
+		}
+		return nil, err
+	}
+	if err := r.store.save(c); err != nil {
+		r.forget(c)
+		return nil, fmt.Errorf("writing down the container: %w", err)
+	}
+	r.containers[c.Instance] = c
+	keep = true
+	r.watch.add(c.pidfd, c.Instance)
+	r.log.WithFields(c.fields()).Info("bound")
+	return c, nil
+}
+
+func (c *container) fields() logrus.Fields {
+	return logrus.Fields{"container": c.ID, "name": c.Name, "instance": uint64(c.Instance), "policies": c.Policies, "pid": c.PID}
+}
+
+// forget takes a container out of the kernel; the lock is held.
+func (r *registry) forget(c *container) {
+	if err := r.kernel.Remove(c.Instance); err != nil {
+		r.log.WithError(err).WithFields(c.fields()).Error("removing from the kernel")
+		return
+	}
+	r.uninstall(c.table)
+	r.store.remove(c.Instance)
+	delete(r.containers, c.Instance)
+	closeFD(c.pidfd)
+	c.pidfd = -1
+}
+
+func (r *registry) uninstall(t bpf.Table) {
+	if err := r.kernel.Uninstall(t); err != nil {
+		r.log.WithError(err).Error("freeing a table")
+	}
+}
+
+// reload puts new policies in force: for containers that start, and at once for
+// every task of those that run. A container whose policies can't be read or
+// compiled any more keeps the ones that it has; that is the error.
+func (r *registry) reload(set *policy.Set) error {
+	r.mu.Lock()
+	r.policies = set
+	var running []*container
+	for _, c := range r.containers {
+		running = append(running, c)
+	}
+	r.mu.Unlock()
+	var errs []error
+	for _, c := range running {
+		if c.Detached || len(c.Layers) == 0 {
+			continue // taken off; or adopted without its file: nothing to derive a policy from
+		}
+		if err := r.renew(c, set); err != nil {
+			errs = append(errs, fmt.Errorf("container %s keeps its policy: %w", c.ID, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *registry) renew(c *container, set *policy.Set) error {
+	layers, err := r.layersFor(set, c.Policies)
+	if err != nil {
+		return err
+	}
+	table, err := r.install(layers)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.put(c, table, layers); err != nil {
+		return err
+	}
+	if err := r.store.save(c); err != nil {
+		return fmt.Errorf("in force, but not written down: %w", err)
+	}
+	return nil
+}
+
+// put makes an installed table the one in force for a container and lets the
+// old one go. The lock is held.
+func (r *registry) put(c *container, table bpf.Table, layers []*policy.Policy) error {
+	if r.containers[c.Instance] != c {
+		r.uninstall(table)
+		return fmt.Errorf("container %s has ended", c.ID)
+	}
+	if table == c.table {
+		c.Layers = layers
+		r.uninstall(table) // it was counted once more
+		return nil
+	}
+	if err := r.kernel.Rebind(c.Instance, table); err != nil {
+		r.uninstall(table)
+		return err
+	}
+	old := c.table
+	c.table, c.Layers = table, layers
+	r.uninstall(old)
+	return nil
+}
+
+// find returns the live container with an id, a unique prefix of it, or a name.
+func (r *registry) find(ref string) (*container, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var found []*container
+	for _, c := range r.containers {
+		switch {
+		case c.ID == ref || c.Name == ref && ref != "":
+			return c, nil
+		case len(ref) >= 4 && len(ref) < len(c.ID) && c.ID[:len(ref)] == ref:
+			found = append(found, c)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return nil, fmt.Errorf("no confined container %q", ref)
+	}
+	return nil, fmt.Errorf("%d confined containers begin with %q", len(found), ref)
+}
+
+// get returns a container by instance, or nil.
+func (r *registry) get(i bpf.Instance) *container {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.containers[i]
+}

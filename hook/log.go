@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// logPath and journalSocket are where the one line of an error goes besides
+// standard error, which crun throws away.
+const (
+	logPath       = "/run/dunnage/hook.log"
+	journalSocket = "/run/systemd/journal/socket"
+)
+
+// report writes one line to standard error, to the log and to the journal. It
+// never blocks and never fails.
+func report(stderr io.Writer, id string, err error) {
+	line := strings.Map(func(r rune) rune {
+		if r < ' ' {
+			return ' '
+		}
+		return r
+	}, fmt.Sprintf("dunnage-hook: container %s: %v", id, err))
+	fmt.Fprintln(stderr, line)
+	appendLog(fmt.Sprintf("%s %s\n", time.Now().UTC().Format(time.RFC3339), line))
+	journal(line)
+}
+
+func appendLog(line string) {
+	fd, err := unix.Open(logPath, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o640)
+	if err != nil {
+		return
+	}
+	f := os.NewFile(uintptr(fd), logPath)
+	defer f.Close()
+	_, _ = f.WriteString(line)
+}
+
+// journal sends one entry in the journal's own datagram format. Priority 3 is
+// "error".
+func journal(line string) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	entry := "SYSLOG_IDENTIFIER=dunnage-hook\nPRIORITY=3\nMESSAGE=" + line + "\n"
+	_ = unix.Sendto(fd, []byte(entry), unix.MSG_NOSIGNAL, &unix.SockaddrUnix{Name: journalSocket})
+}
