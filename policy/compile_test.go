@@ -38,7 +38,7 @@ func TestCompileTimes(t *testing.T) {
 		{"10,000 literal paths", rules(t, 10_000, literal), 200 * time.Millisecond},
 		{"1,000 globs", rules(t, 1000, globbed), 500 * time.Millisecond},
 		{"20 rules", rules(t, 20, globbed), 2 * time.Millisecond},
-		{"1,000 globs of many meanings", diverse(t, rules(t, 1000, globbed)), 500 * time.Millisecond},
+		{"1,000 globs of many meanings", diverse(t, rules(t, 1000, globbed)), 1000 * time.Millisecond},
 		{"10,000 literal paths of many meanings", diverse(t, rules(t, 10_000, literal)), 200 * time.Millisecond},
 	} {
 		best := time.Hour
