@@ -76,7 +76,7 @@ func TestCaseFails(t *testing.T) {
 	if err != nil || len(results) != 1 || results[0].Err == nil {
 		t.Fatalf("%v, %v", results, err)
 	}
-	const want = `t.yaml:3:31: read of "/etc/signer/key.pem": want allow, have deny, by the rule at ../packaging/policies/signer.yaml:9:5 of policy "signer"`
+	const want = `t.yaml:3:32: read of "/etc/signer/key.pem": want allow, have deny, by the rule at ../packaging/policies/signer.yaml:10:5 of policy "signer"`
 	if got := results[0].Err.Error(); got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
