@@ -12,7 +12,10 @@ const mostNames = 64
 // minimise merges states that no path tells apart and brings each state into
 // its canonical form: literal edges that lead where the glob or the default
 // would are left out, a glob gives a class only to names that leave the default,
-// and one that stands for a few names becomes literal edges.
+// and one that stands for a few names becomes literal edges. One corner is left:
+// states whose names differ only in whether literal edges or a second glob take
+// a few names out of a glob (a* with abc and abd, a* with ab[cd]) stay apart. A
+// directory may then not be moved from one to the other, although it could.
 func minimise(states []State, globs *globSet) (*DFA, error) {
 	part := make([]StateID, len(states))
 	for i := range states {

@@ -12,10 +12,16 @@ import (
 )
 
 // Gen is a source of policies and questions. Equal seeds give equal ones.
-type Gen struct{ r *rand.Rand }
+type Gen struct {
+	MaxLayers, MaxRules int // what Layers gives at most, at least 1 each
 
-// New returns a generator.
-func New(seed uint64) *Gen { return &Gen{rand.New(rand.NewPCG(seed, 0))} }
+	r *rand.Rand
+}
+
+// New returns a generator of up to 3 layers of up to 8 rules.
+func New(seed uint64) *Gen {
+	return &Gen{MaxLayers: 3, MaxRules: 8, r: rand.New(rand.NewPCG(seed, 0))}
+}
 
 // names are few, so that paths meet rules; some are awkward.
 var names = []string{"a", "b", "ab", "abc", "usr", "lib.so", "lib.so.1", "data", "*", "[x]", "\n", "\xff\xfe",
@@ -28,11 +34,11 @@ var programs = []string{"/a", "/bin/a", "/bin/b", "/usr/lib/x/bin/postgres", "/u
 
 var executables = []string{"/a", "/bin/a", "/bin/*", "/usr/lib/*/bin/postgres", "/usr/**", "/usr/bin/python3*", "/**", "/b"}
 
-// Layers is one to three policies.
+// Layers is one to MaxLayers policies.
 func (g *Gen) Layers() []*policy.Policy {
-	out := make([]*policy.Policy, 1+g.r.IntN(3))
+	out := make([]*policy.Policy, 1+g.r.IntN(g.MaxLayers))
 	for i := range out {
-		out[i] = g.Policy(1 + g.r.IntN(8))
+		out[i] = g.Policy(1 + g.r.IntN(g.MaxRules))
 		out[i].Name = fmt.Sprintf("p%d", i)
 	}
 	return out
@@ -87,6 +93,21 @@ func (g *Gen) pattern() []policy.Pattern {
 	return ps
 }
 
+// anyName is up to 255 of any bytes that a name can have, most of the time few.
+func (g *Gen) anyName() string {
+	n := 1 + g.r.IntN(4)
+	if g.r.IntN(8) == 0 {
+		n = 1 + g.r.IntN(policy.MaxName)
+	}
+	name := make([]byte, n)
+	for i := range name {
+		for name[i] == 0 || name[i] == '/' {
+			name[i] = byte(g.r.IntN(256))
+		}
+	}
+	return string(name)
+}
+
 // Question is what Decide is asked.
 type Question struct {
 	Subject policy.Subject
@@ -104,7 +125,11 @@ func (g *Gen) Question() Question {
 	var b strings.Builder
 	for range depth {
 		b.WriteByte('/')
-		b.WriteString(names[g.r.IntN(len(names)-g.r.IntN(2)*8)])
+		if g.r.IntN(20) == 0 {
+			b.WriteString(g.anyName())
+		} else {
+			b.WriteString(names[g.r.IntN(len(names)-g.r.IntN(2)*8)])
+		}
 		if b.Len() > 3800 {
 			break
 		}
