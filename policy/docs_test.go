@@ -71,6 +71,7 @@ func TestLimits(t *testing.T) {
 	for text, n := range map[string]int{
 		"bytes of a file": policy.MaxFile, "bytes of a path": policy.MaxPath, "bytes of a name": policy.MaxName,
 		"paths that the braces of one text give": policy.MaxExpansions, "rules of all layers": policy.MaxRules,
+		"paths of a file, braces expanded":                  policy.MaxPatterns,
 		`distinct lists of executables, "anybody" included`: policy.MaxGroups, "layers of one container": policy.MaxLayers,
 	} {
 		if row := fmt.Sprintf("| %s | %d |", text, n); !strings.Contains(string(data), row) {
@@ -104,6 +105,13 @@ func TestLimits(t *testing.T) {
 	}
 	if ps, _ := policy.ParseFile("t.yaml", make([]byte, policy.MaxFile+1)); len(ps) != 0 {
 		t.Error("a file over the limit is accepted")
+	}
+	bomb := `  - {effect: allow, access: [read], paths: ["/{a,b,c,d}{a,b,c,d}{a,b,c,d}{a,b,c,d}{a,b,c,d}{a,b,c,d}"]}` + "\n"
+	if ps, diags := policy.ParseFile("t.yaml", []byte(head+strings.Repeat(bomb, 48))); len(ps) != 1 {
+		t.Errorf("paths under the limit: %v", diags)
+	}
+	if ps, diags := policy.ParseFile("t.yaml", []byte(head+strings.Repeat(bomb, 5000))); len(ps) != 0 || len(diags) != 1 {
+		t.Errorf("paths over the limit: %d policies, %d diagnostics", len(ps), len(diags))
 	}
 	groups := func(n int) []*policy.Policy {
 		var b strings.Builder

@@ -168,9 +168,18 @@ func (p *parser) patterns(n *yaml.Node, what string) []Pattern {
 		if text == "" && item.Tag != "!!str" {
 			return
 		}
+		if p.patternCount > MaxPatterns {
+			return // reported
+		}
 		ps, err := ParsePattern(text, p.at(item))
 		if err != nil {
 			p.fail(item, "", "%v", err)
+			return
+		}
+		if p.patternCount += len(ps); p.patternCount > MaxPatterns {
+			if p.patternCount-len(ps) <= MaxPatterns {
+				p.fail(item, "write fewer braces, or split the file", "the file has more than %d paths, braces expanded", MaxPatterns)
+			}
 			return
 		}
 		out = append(out, ps...)

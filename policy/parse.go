@@ -16,6 +16,9 @@ import (
 // MaxFile is the size of the largest policy file, in bytes.
 const MaxFile = 8 << 20
 
+// MaxPatterns is how many paths the rules of a file may name, braces expanded.
+const MaxPatterns = 200_000
+
 // APIVersion is the version of the language.
 const APIVersion = "dunnage.io/v1"
 
@@ -69,8 +72,9 @@ func (p *parser) documents(data []byte, f func(*yaml.Node)) {
 }
 
 type parser struct {
-	file  string
-	diags Diagnostics
+	file         string
+	diags        Diagnostics
+	patternCount int // braces expanded
 }
 
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
