@@ -7,6 +7,7 @@ require (
 	github.com/containerd/containerd/v2 v2.2.9
 	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/opencontainers/runtime-spec v1.3.0
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/sirupsen/logrus v1.10.2
 	github.com/spf13/cobra v1.10.2
 	go.yaml.in/yaml/v3 v3.0.6
