@@ -1,0 +1,53 @@
+# make            this list
+# make deps       install what build, tests and demo need (Debian 12, root)
+# make build      bin/dunnage, bin/dunnage-hook, bin/actor
+# make test       every tier: unit, then the VM on 6.12 and 6.1
+# make test-unit  without root and VM, under a minute
+# make demo       a real PostgreSQL in a confined container
+SHELL := /bin/bash
+GO ?= go
+VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo devel)
+BUILD := CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
+
+.PHONY: help deps build generate check-generated lint test test-unit demo fuzz release clean
+help:
+	@sed -n 's/^# make/make/p' Makefile
+
+deps:
+	test/deps
+
+build:
+	@mkdir -p bin
+	$(BUILD) -o bin/dunnage ./daemon
+	$(BUILD) -o bin/dunnage-hook ./hook
+	$(BUILD) -o bin/actor ./test/actor
+
+# The BPF object and its Go bindings are committed.
+generate:
+	$(GO) generate ./bpf
+
+check-generated: generate
+	@git diff --exit-code --stat -- bpf/kernel_x86_bpfel.go bpf/kernel_x86_bpfel.o bpf/trial_x86_bpfel.go bpf/trial_x86_bpfel.o \
+		|| { echo "error: the committed BPF object is not what the source gives"; echo "hint: run make generate and commit the result"; exit 1; }
+
+lint:
+	@test -z "$$(gofmt -l bpf daemon hook policy test)" || { gofmt -l bpf daemon hook policy test; echo "hint: gofmt -w those files"; exit 1; }
+	$(GO) vet ./...
+
+test-unit:
+	$(GO) test -short -timeout 120s ./bpf ./daemon ./hook/... ./policy/... ./test/imports
+
+test:
+	test/all
+
+demo:
+	test/demo/run
+
+fuzz:
+	test/fuzz
+
+release:
+	test/release/run
+
+clean:
+	rm -rf bin
