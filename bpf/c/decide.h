@@ -102,14 +102,15 @@ __noinline int decide(struct label *l, u32 op, u32 access)
 
 	if (!l)
 		return 1;
+	if (kernel_mount(l->s.mnt) && layer_mount(l->s.mnt))
+		return 0;
 	t = table_of(l);
 	if (!t) {
 		l->s.steps = 0;
 		report(l, how(R_GONE, first_kind(access), op, 1));
 		return 1;
 	}
-	if (GET64(l->s.mnt, struct mount, mnt_ns) == MNT_NS_INTERNAL) {
-		/* A pipe, a socket, an anonymous inode, a memfd: no path to judge. */
+	if (kernel_mount(l->s.mnt)) { /* a pipe, a socket, a memfd: no path to judge */
 		if (!(access & A_EXEC) || t->flags & T_MEMFD)
 			return 0;
 		climb(&l->s);
@@ -138,27 +139,26 @@ static __always_inline int on_path(struct label *l, u32 op, u32 access, const st
 	return ANSWER(decide(l, op, access), EACCES);
 }
 
-/* decide() for an open file. A file that overlayfs opened for itself stands for
- * another one that was or is judged: from 6.7 it says so and names that path,
- * before it carries the other's path with an inode of its own. */
+/* decide() for an open file. Of a mapping of an overlayfs file the kernel (from
+ * 6.7) keeps the file of the layer, in a struct backing_file that knows the path
+ * by which it was opened. */
 static __always_inline int on_file(struct label *l, u32 op, u32 access, struct file *file)
 {
-	if (bpf_core_type_exists(struct backing_file) && file->f_mode & FMODE_BACKING_BIT) {
+	aim(&l->s, file->f_path.mnt, file->f_path.dentry);
+	if (op == OP_MMAP && bpf_core_type_exists(struct backing_file) && kernel_mount(l->s.mnt) && layer_mount(l->s.mnt)) {
 		u64 at = number_of(&l->s, file);
 
 		l->s.mnt = mount_of(GET64(at, struct backing_file, user_path.mnt));
 		l->s.dentry = GET64(at, struct backing_file, user_path.dentry);
-		return ANSWER(decide(l, op, access), EACCES);
 	}
-	return on_path(l, op, access, file->f_path.mnt, file->f_path.dentry);
+	return ANSWER(decide(l, op, access), EACCES);
 }
 
-/* Whether this is overlayfs opening the file below one that was just judged. */
+/* Whether this is overlayfs opening the file of a layer, before 6.7: it carries
+ * the path that was judged already, with an inode of another file system. */
 static __always_inline bool inner_open(struct file *file)
 {
-	if (bpf_core_type_exists(struct backing_file))
-		return file->f_mode & FMODE_BACKING_BIT;
-	return file->f_inode != file->f_path.dentry->d_inode;
+	return !bpf_core_type_exists(struct backing_file) && file->f_inode != file->f_path.dentry->d_inode;
 }
 
 static __always_inline bool is_directory(const struct dentry *dentry)

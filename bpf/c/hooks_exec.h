@@ -144,7 +144,7 @@ int BPF_PROG(bprm_check, struct linux_binprm *bprm, int ret)
 	if (!t)
 		return -EACCES;
 	aim(&l->s, file->f_path.mnt, file->f_path.dentry);
-	if (GET64(l->s.mnt, struct mount, mnt_ns) != MNT_NS_INTERNAL) {
+	if (!kernel_mount(l->s.mnt)) {
 		key = intern(&l->s);
 		if (!key && t->flags & T_ENFORCE)
 			return refuse(l, t, OP_EXEC, A_EXEC, R_LIMIT);

@@ -48,6 +48,7 @@ struct qstr {
 };
 
 struct super_block {
+	unsigned long s_flags;
 	unsigned long s_magic;
 };
 
@@ -68,6 +69,7 @@ struct dentry {
 
 struct vfsmount {
 	struct dentry *mnt_root;
+	struct super_block *mnt_sb;
 };
 
 struct ns_common {
@@ -166,7 +168,7 @@ struct timespec64 {
 
 /* Constants of the kernel that are not in BTF; stable since the versions given. */
 #define FMODE_EXEC_FLAG 0x20		/* __FMODE_EXEC in f_flags, include/linux/fs.h */
-#define FMODE_BACKING_BIT (1U << 25)	/* FMODE_BACKING, from 6.7 */
+#define SB_KERNMOUNT (1U << 22)		/* a mount that the kernel made for itself, include/linux/fs.h */
 #define O_ACCMODE 3
 #define O_WRONLY 1
 #define O_RDWR 2

@@ -29,6 +29,27 @@ static __always_inline u64 both_locks(void)
 	return (u64)load32((u64)&mount_lock) << 32 | load32((u64)&rename_lock);
 }
 
+/*
+ * Mounts that are in no namespace because the kernel keeps them to itself
+ * (mnt_ns is MNT_NS_INTERNAL) are of two kinds. Those of file systems of its own,
+ * with SB_KERNMOUNT, hold what has no path: pipes, sockets, memfds. The others
+ * are overlayfs' private copies of the mounts that its layers are on: what is
+ * opened there is opened by the kernel, below a file that was judged by its own
+ * path. No task can name anything there. (The kernel marks such files, too, but
+ * FMODE_BACKING is bit 25 in some releases and 24 in others, as in 6.12.)
+ */
+static __always_inline bool kernel_mount(u64 mnt)
+{
+	return GET64(mnt, struct mount, mnt_ns) == MNT_NS_INTERNAL;
+}
+
+static __always_inline bool layer_mount(u64 mnt)
+{
+	u64 sb = GET64(mnt, struct mount, mnt.mnt_sb);
+
+	return !(GET64(sb, struct super_block, s_flags) & SB_KERNMOUNT);
+}
+
 /* Whether the mount is the task's own: in the namespace where it is now, or in
  * the one in which its label was bound. */
 static __always_inline bool own_mount(u64 mnt, u64 label_ns)
