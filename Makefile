@@ -37,7 +37,7 @@ lint:
 test-unit:
 	$(GO) test -short -timeout 120s ./bpf ./daemon ./hook/... ./policy/... ./test/imports
 
-test:
+test: deps
 	test/all
 
 demo:

@@ -4,9 +4,11 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 
@@ -14,13 +16,17 @@ import (
 )
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == "batch" {
+		batch()
+		return
+	}
 	if len(os.Args) < 2 || operations[os.Args[1]] == nil {
 		var names []string
 		for name := range operations {
 			names = append(names, name)
 		}
 		slices.Sort(names)
-		fmt.Fprintf(os.Stderr, "usage: actor OPERATION ARG…\noperations: %s\n", strings.Join(names, " "))
+		fmt.Fprintf(os.Stderr, "usage: actor OPERATION ARG…\n       actor batch < LINES\noperations: %s\n", strings.Join(names, " "))
 		os.Exit(2)
 	}
 	err := operations[os.Args[1]](os.Args[2:])
@@ -34,5 +40,15 @@ func main() {
 	default:
 		fmt.Println(err)
 		os.Exit(1)
+	}
+}
+
+// batch does each line of standard input, an operation and its arguments, in a
+// process of its own and prints one line of answer for each.
+func batch() {
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		out, _ := exec.Command("/proc/self/exe", strings.Fields(lines.Text())...).CombinedOutput()
+		answer := strings.Split(strings.TrimSpace(string(out)), "\n")
+		fmt.Println(answer[len(answer)-1])
 	}
 }

@@ -118,7 +118,7 @@ var operations = map[string]func(a []string) error{
 		if err != nil {
 			return err
 		}
-		dir, err := unix.Open("/", unix.O_RDONLY, 0)
+		dir, err := unix.Open(a[1], unix.O_RDONLY, 0) // anything on the same mount
 		if err != nil {
 			return err
 		}

@@ -1,8 +1,11 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,8 +13,8 @@ import (
 )
 
 // Every operation of the actor, in an open and in a closed folder, on tmpfs,
-// ext4 and overlay, by every runtime: the errno, and that a denied one had no
-// effect. fresh paths are made anew for each row.
+// ext4 and overlay: the errno, and that a denied one had no effect. Each row has
+// folders of its own; the closed ones are tried twice.
 func TestOperations(t *testing.T) {
 	writePolicy(t, "closed", native("closed", `  default: allow
   rules:
@@ -60,7 +63,7 @@ func operations(t *testing.T, mount string) {
 	})
 	rows := []struct {
 		op           string
-		args         []string // with @ for the folder
+		args         []string // @ is the row's folder, % another one, always open
 		open, closed string
 	}{
 		{"open-read", []string{"@/file"}, "0", "EACCES"},
@@ -69,26 +72,26 @@ func operations(t *testing.T, mount string) {
 		{"open-append", []string{"@/file"}, "0", "EACCES"},
 		{"open-trunc", []string{"@/file"}, "0", "EACCES"},
 		{"reopen", []string{"@/file"}, "0", "EACCES"},
-		{"by-handle", []string{"@/file"}, "", "EACCES"},
+		{"by-handle", []string{"@/file", "/m/open"}, "", "EACCES|ENOTSUP"}, // overlayfs gives no handles
 		{"list", []string{"@"}, "0", "EACCES"},
 		{"create", []string{"@/new"}, "0", "EACCES"},
-		{"tmpfile", []string{"@"}, "", "EACCES"},
+		{"tmpfile", []string{"@"}, "", "EACCES|ENOTSUP"}, // nor, in 6.1, nameless files
 		{"truncate", []string{"@/file"}, "0", "EACCES"},
 		{"mkdir", []string{"@/new"}, "0", "EACCES"},
 		{"mknod", []string{"@/new"}, "0", "EACCES"},
 		{"mkfifo", []string{"@/new"}, "0", "EACCES"},
 		{"symlink", []string{"/x", "@/new"}, "0", "EACCES"},
-		{"link", []string{"@/file", "/m/open/new"}, "0", "EACCES"},
-		{"link", []string{"/m/open/file", "@/new"}, "0", "EACCES"},
-		{"link-fd", []string{"@/file", "/m/open/new"}, "0", "EACCES"},
+		{"link", []string{"@/file", "%/new"}, "0", "EACCES"},
+		{"link", []string{"%/file", "@/new"}, "0", "EACCES"},
+		{"link-fd", []string{"@/file", "%/new"}, "0", "EACCES"},
 		{"unlink", []string{"@/file"}, "0", "EACCES"},
 		{"rmdir", []string{"@/dir"}, "0", "EACCES"},
-		{"rename", []string{"@/file", "/m/open/new"}, "0", "EACCES"},
-		{"rename", []string{"/m/open/file", "@/new"}, "0", "EACCES"},
-		{"rename", []string{"/m/open/dir", "@/newdir"}, "0", "EACCES"},
+		{"rename", []string{"@/file", "%/new"}, "0", "EACCES"},
+		{"rename", []string{"%/file", "@/new"}, "0", "EACCES"},
+		{"rename", []string{"%/dir", "@/newdir"}, "0", "EACCES"},
 		{"rename", []string{"@", "/m/moved"}, "", "EACCES"},
-		{"exchange", []string{"@/file", "/m/open/other"}, "", "EACCES"},
-		{"exchange", []string{"/m/open/other", "@/file"}, "", "EACCES"},
+		{"exchange", []string{"@/file", "%/other"}, "", "EACCES"},
+		{"exchange", []string{"%/other", "@/file"}, "", "EACCES"},
 		{"chmod", []string{"@/file"}, "0", "EACCES"},
 		{"chown", []string{"@/file"}, "0", "EACCES"},
 		{"exec", []string{"@/actor"}, "", "EACCES"},
@@ -98,59 +101,56 @@ func operations(t *testing.T, mount string) {
 		{"mount-new", []string{"@"}, "EPERM", "EPERM"},
 		{"detached", []string{"@", "file"}, "EACCES", "EACCES"},
 	}
-	for _, row := range rows {
-		for _, side := range []string{"open", "closed"} {
-			want := row.open
-			if side == "closed" {
-				want = row.closed
+	for _, side := range []string{"open", "closed"} {
+		var lines, wants []string
+		for i, row := range rows {
+			at, other := fmt.Sprintf("/m/%s/r%d", side, i), fmt.Sprintf("/m/open/%s%d", side, i)
+			prepare(t, mount, at, other)
+			lines = append(lines, row.op+" "+strings.NewReplacer("@", at, "%", other).Replace(strings.Join(row.args, " ")))
+			if side == "open" {
+				wants = append(wants, row.open)
+			} else {
+				wants = append(wants, row.closed)
 			}
-			prepare(t, mount)
-			before := listing(t, mount)
-			args := []string{"/bin/actor", row.op}
-			for _, a := range row.args {
-				args = append(args, strings.ReplaceAll(a, "@", "/m/"+side))
+		}
+		passes := []string{"once"}
+		if side == "closed" {
+			passes = []string{"cold", "warm"} // what is denied can be tried again
+		}
+		before := listing(t, filepath.Join(mount, side))
+		for _, pass := range passes {
+			cmd := exec.Command("runc", "exec", id, "/bin/actor", "batch")
+			cmd.Stdin = strings.NewReader(strings.Join(lines, "\n") + "\n")
+			out, err := cmd.Output()
+			got := strings.Split(strings.TrimSpace(string(out)), "\n")
+			if err != nil || len(got) != len(lines) {
+				t.Fatalf("%s: %d answers for %d lines, %v: %s", side, len(got), len(lines), err, out)
 			}
-			for _, pass := range []string{"cold", "warm"} {
-				got, _ := in(t, "runc", id, args...)
-				if i := strings.LastIndexByte(got, '\n'); i >= 0 {
-					got = got[i+1:]
-				}
-				if want != "" && got != want && !(pass == "warm" && want == "0") {
-					t.Errorf("%s %v: %s, want %s (again by hand: runc exec %s %s)", row.op, args[2:], got, want, id, strings.Join(args, " "))
-				}
-				if want == "0" || want == "" {
-					break // it had its effect
-				}
-				if after := listing(t, mount); after != before {
-					t.Errorf("%s %v: denied, but\n%s\nbecame\n%s", row.op, args[2:], before, after)
+			for i, want := range wants {
+				if want != "" && !slices.Contains(strings.Split(want, "|"), got[i]) {
+					t.Errorf("%s, %s: %s, want %s", pass, lines[i], got[i], want)
 				}
 			}
+		}
+		if after := listing(t, filepath.Join(mount, side)); side == "closed" && after != before {
+			t.Errorf("denied, but\n%s\nbecame\n%s", before, after)
 		}
 	}
 }
 
-// prepare makes both folders as they were.
-func prepare(t *testing.T, mount string) {
+// prepare makes the folders of one row; they are /m/… in the container.
+func prepare(t *testing.T, mount string, dirs ...string) {
 	t.Helper()
-	for _, extra := range []string{"moved"} {
-		os.RemoveAll(filepath.Join(mount, extra))
+	actor, err := os.ReadFile("/usr/local/bin/actor")
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, side := range []string{"open", "closed"} {
-		dir := filepath.Join(mount, side)
-		entries, _ := os.ReadDir(dir)
-		for _, e := range entries {
-			if e.Name() != "lower" {
-				os.RemoveAll(filepath.Join(dir, e.Name()))
-			}
-		}
+	for _, dir := range dirs {
+		dir = filepath.Join(mount, strings.TrimPrefix(dir, "/m"))
 		if err := os.MkdirAll(filepath.Join(dir, "dir"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		actor, err := os.ReadFile("/usr/local/bin/actor")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for name, data := range map[string][]byte{"file": []byte("content of " + side), "other": []byte("other"), "actor": actor} {
+		for name, data := range map[string][]byte{"file": []byte("content"), "other": []byte("other"), "actor": actor[:65536]} {
 			if err := os.WriteFile(filepath.Join(dir, name), data, 0o755); err != nil {
 				t.Fatal(err)
 			}
