@@ -2,6 +2,8 @@ package policy_test
 
 import (
 	"fmt"
+	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -48,6 +50,9 @@ func disagree(seed uint64, n int, change func([]*policy.Policy, *policy.Automato
 
 func TestAutomatonAgreesWithDecide(t *testing.T) {
 	n := 1_000_000
+	if more, err := strconv.Atoi(os.Getenv("DUNNAGE_QUESTIONS")); err == nil {
+		n = more // `make release`
+	}
 	if testing.Short() {
 		n = 50_000
 	}
