@@ -53,6 +53,9 @@ func Load(o Options) (*Engine, error) {
 	if err := os.MkdirAll(o.PinDir, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the pin folder: %w (is a bpf file system mounted at /sys/fs/bpf?)", err)
 	}
+	if f := probePreempt(); !f.OK {
+		return nil, fmt.Errorf("%s: %s", f.Detail, f.Remedy)
+	}
 	spec, err := loadSpec(o)
 	if err != nil {
 		return nil, err

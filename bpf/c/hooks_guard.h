@@ -80,19 +80,31 @@ int BPF_PROG(move_mount, struct path *from, struct path *to, int ret)
 }
 
 /* Whether the running task, labelled, may drive `other`: only a task of its own
- * container with the same subject. */
-static __always_inline bool same_subject(struct label *l, struct label *other)
+ * container that is in the same subject groups. They are worked out from the
+ * programs in the other's label, here: its mask and scratch are its own. */
+__noinline int same_subject(struct label *l, struct label *other)
 {
+	struct mask *m;
+	struct table *t;
 	u32 i;
 
-	if (!other || other->instance != l->instance || other->pending)
-		return false;
-	if (!table_of(l) || !table_of(other))
-		return false;
+	if (!l || !other || other->instance != l->instance || other->pending)
+		return 0;
+	t = table_of(l);
+	if (!t)
+		return 0;
+	m = (struct mask *)l->next_mask;
+	anybody(m);
+	for (i = 0; i < PROGRAMS_MAX; i++)
+		if (i < other->programs_n && add_groups(&l->s, other->programs[i], l->table, m, 0) < 0)
+			return 0;
+	for (i = 0; i < INHERIT_MAX; i++)
+		if (i < other->inherited_n && add_groups(&l->s, other->inherited[i], l->table, m, 1) < 0)
+			return 0;
 	for (i = 0; i < MASK_WORDS; i++)
-		if (l->mask[i] != other->mask[i])
-			return false;
-	return true;
+		if (l->mask[i] != m->word[i])
+			return 0;
+	return 1;
 }
 
 static __always_inline int refuse_task(struct label *l)
@@ -108,12 +120,15 @@ static __always_inline int refuse_task(struct label *l)
 SEC("lsm/ptrace_access_check")
 int BPF_PROG(ptrace_check, struct task_struct *child, unsigned int mode, int ret)
 {
-	struct label *l;
+	struct label *l, *other;
 
 	if (ret || !(mode & PTRACE_MODE_ATTACH))
 		return ret;
 	l = own_label();
-	if (!l || same_subject(l, bpf_task_storage_get(&labels, child, NULL, 0)))
+	if (!l)
+		return 0;
+	other = bpf_task_storage_get(&labels, child, NULL, 0);
+	if (other && same_subject(l, other))
 		return 0;
 	return refuse_task(l);
 }
