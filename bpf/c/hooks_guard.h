@@ -150,17 +150,16 @@ int BPF_PROG(ptrace_traceme, struct task_struct *parent, int ret)
 }
 
 /* bpf(2) from inside a container: our maps, programs and links are within
- * reach of whoever holds the capability, so all of it is refused. */
+ * reach of whoever holds the capability, so all of it is refused. (What another
+ * program returned is not looked at: its place differs, as 6.15 added an
+ * argument, and after a denial this one is not run.) */
 SEC("lsm/bpf")
-int BPF_PROG(guard_bpf, int cmd, void *attr, unsigned int size, int ret)
+int BPF_PROG(guard_bpf, int cmd)
 {
-	struct label *l;
+	struct label *l = own_label();
 	struct table *t;
 	bool denied;
 
-	if (ret)
-		return ret;
-	l = own_label();
 	if (!l)
 		return 0;
 	t = table_of(l);
