@@ -1,0 +1,304 @@
+package main
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dunnage-project/dunnage/policy"
+)
+
+// The `dunnage policy` commands work on files alone; no daemon is needed.
+
+func policyCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "policy", Short: "Work on policy files; no daemon is needed"}
+	cmd.AddCommand(policyCheck(), policyExplain(), policyTest(), policyDiff(), policyFmt(), policyConvert(), policyShow())
+	return cmd
+}
+
+func filesArg(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return usageError{fmt.Errorf("name a file: dunnage policy %s", cmd.Use)}
+	}
+	return nil
+}
+
+func policyCheck() *cobra.Command {
+	return &cobra.Command{Use: "check FILE…", Short: "Check policy files, and warn of what is probably not meant",
+		Long: `Reads the files together, as the daemon would read a folder, and compiles each
+policy. Warnings name rules that are never used, contradictions, paths that are
+usually symbolic links in images. The exit status is 1 if there is an error.`,
+		Example: "  dunnage policy check /etc/dunnage/policies.d/*.yaml", Args: filesArg,
+		RunE: func(cmd *cobra.Command, files []string) error {
+			set := policy.LoadFiles(files...)
+			bad := set.Problems().Err() != nil
+			for _, d := range set.Problems() {
+				fmt.Fprintln(cmd.ErrOrStderr(), d)
+			}
+			for _, name := range set.Names() {
+				p, err := set.Lookup(name)
+				if err != nil {
+					return err
+				}
+				for _, d := range policy.Lint(p) {
+					fmt.Fprintln(cmd.ErrOrStderr(), d)
+				}
+				a, err := policy.Compile([]*policy.Policy{p})
+				if err != nil {
+					bad = true
+					fmt.Fprintln(cmd.ErrOrStderr(), err)
+					continue
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: %d rules, %d states, digest %x\n", name, len(p.Rules), len(a.Paths.States), a.Digest[:6])
+			}
+			if bad {
+				return fmt.Errorf("the files have errors")
+			}
+			return nil
+		}}
+}
+
+// only is the one policy of a file; what it includes is looked for beside it.
+func only(file string) (*policy.Policy, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	here, diags := policy.ParseFile(file, data)
+	if err := diags.Err(); err != nil {
+		return nil, err
+	}
+	if len(here) != 1 {
+		return nil, fmt.Errorf("%s has %d policies: this command takes one", file, len(here))
+	}
+	set := policy.LoadFiles(file)
+	if len(here[0].Include) > 0 {
+		if set, err = policy.LoadDir(filepath.Dir(file)); err != nil {
+			return nil, err
+		}
+	}
+	return set.Lookup(here[0].Name)
+}
+
+func compiled(file string) (*policy.Automaton, error) {
+	p, err := only(file)
+	if err != nil {
+		return nil, err
+	}
+	return policy.Compile([]*policy.Policy{p})
+}
+
+func policyExplain() *cobra.Command {
+	cmd := &cobra.Command{Use: "explain FILE PATH", Short: "Say what a policy answers, by which rule, and which rules nearly matched",
+		Example: "  dunnage policy explain pg.yaml --exe /usr/bin/cat --access read /var/lib/postgresql", Args: exactArgs(2)}
+	exe := cmd.Flags().StringArray("exe", nil, "program that acts (none: an exec into the container)")
+	access := cmd.Flags().String("access", "read", "read, modify, create, delete, attr or exec")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		kind, err := policy.KindOf(*access)
+		if err != nil {
+			return usageError{err}
+		}
+		p, err := only(args[0])
+		if err != nil {
+			return err
+		}
+		s := policy.Subject{Programs: *exe}
+		v := policy.Decide([]*policy.Policy{p}, s, args[1], kind)
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: %s by %s\n", p.Name, verdictWord(v), ruleName(v))
+		for _, near := range policy.NearMisses(p, s, args[1], kind) {
+			fmt.Fprintf(cmd.OutOrStdout(), "  near: %s %s: %s\n", near.Rule.Effect, near.Rule.Pos, near.Why)
+		}
+		return nil
+	}
+	return cmd
+}
+
+func verdictWord(v policy.Verdict) string {
+	switch {
+	case v.Audited:
+		return "audit"
+	case v.Allowed:
+		return "allowed"
+	}
+	return "denied"
+}
+
+// junit is the part of the JUnit format that test runners read.
+type junit struct {
+	XMLName  xml.Name    `xml:"testsuite"`
+	Name     string      `xml:"name,attr"`
+	Tests    int         `xml:"tests,attr"`
+	Failures int         `xml:"failures,attr"`
+	Cases    []junitCase `xml:"testcase"`
+}
+
+type junitCase struct {
+	Name    string        `xml:"name,attr"`
+	Failure *junitFailure `xml:"failure"`
+}
+
+type junitFailure struct {
+	Message string `xml:"message,attr"`
+}
+
+func policyTest() *cobra.Command {
+	cmd := &cobra.Command{Use: "test FILE…", Short: "Run the tests that are written beside policies",
+		Long: `Reads policies and documents of kind PolicyTest from the files, asks each case
+and compares the answer. The exit status is 1 if one differs.`,
+		Example: "  dunnage policy test policies/*.yaml\n  dunnage policy test --junit report.xml policies/*.yaml", Args: filesArg}
+	report := cmd.Flags().String("junit", "", "also write a JUnit report to this file")
+	cmd.RunE = func(cmd *cobra.Command, files []string) error {
+		set := policy.LoadFiles(files...)
+		if err := set.Problems().Err(); err != nil {
+			return err
+		}
+		suite := junit{Name: "dunnage policy test"}
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			tests, diags := policy.ParseTests(file, data)
+			if err := diags.Err(); err != nil {
+				return err
+			}
+			for _, t := range tests {
+				results, err := t.Run(set)
+				if err != nil {
+					return err
+				}
+				for _, r := range results {
+					one := junitCase{Name: fmt.Sprintf("%s %s %s", r.Case.Pos, r.Case.Access, r.Case.Path)}
+					if r.Err != nil {
+						one.Failure = &junitFailure{r.Err.Error()}
+						suite.Failures++
+						fmt.Fprintln(cmd.ErrOrStderr(), r.Err)
+					}
+					suite.Cases = append(suite.Cases, one)
+				}
+			}
+		}
+		suite.Tests = len(suite.Cases)
+		if *report != "" {
+			out, err := xml.MarshalIndent(suite, "", "  ")
+			if err == nil {
+				err = os.WriteFile(*report, append([]byte(xml.Header), append(out, '\n')...), 0o644)
+			}
+			if err != nil {
+				return fmt.Errorf("writing the report: %w", err)
+			}
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%d passed, %d failed\n", suite.Tests-suite.Failures, suite.Failures)
+		switch {
+		case suite.Tests == 0:
+			return withHint(fmt.Errorf("the files have no tests"), "write a document of kind PolicyTest; see the language reference")
+		case suite.Failures > 0:
+			return fmt.Errorf("%d of %d cases failed", suite.Failures, suite.Tests)
+		}
+		return nil
+	}
+	return cmd
+}
+
+func policyDiff() *cobra.Command {
+	return &cobra.Command{Use: "diff OLD NEW", Short: "Say what becomes allowed or denied between two policies",
+		Long: `Compares what two policies answer, not their texts: the difference of the two
+automata, over all paths, for nobody and for each kind of program. Paths are examples.`,
+		Example: "  dunnage policy diff pg.yaml pg-new.yaml", Args: exactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			before, err := compiled(args[0])
+			if err != nil {
+				return err
+			}
+			after, err := compiled(args[1])
+			if err != nil {
+				return err
+			}
+			d, err := policy.Diff(before, after)
+			if err != nil {
+				return err
+			}
+			out := cmd.OutOrStdout()
+			for _, c := range d.Changes {
+				who := "anybody"
+				if !c.Anybody {
+					who = "an exec into the container"
+					if programs := slices.Concat(c.Subject.Programs, c.Subject.Inherited); len(programs) > 0 {
+						who = programs[0]
+					}
+				}
+				fmt.Fprintf(out, "%s → %s: %s, %s: %v\n", c.Old, c.New, c.Kind, who, c.Paths)
+			}
+			if d.OldMounts != d.NewMounts {
+				fmt.Fprintf(out, "%s → %s: mounts\n", d.OldMounts, d.NewMounts)
+			}
+			if d.OldMemfdExec != d.NewMemfdExec {
+				fmt.Fprintf(out, "%s → %s: memfdExec\n", d.OldMemfdExec, d.NewMemfdExec)
+			}
+			return nil
+		}}
+}
+
+func policyFmt() *cobra.Command {
+	cmd := &cobra.Command{Use: "fmt FILE…", Short: "Format policy files", Example: "  dunnage policy fmt -w policies/*.yaml", Args: filesArg}
+	write := cmd.Flags().BoolP("write", "w", false, "write the files instead of printing them")
+	cmd.RunE = func(cmd *cobra.Command, files []string) error {
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			out, diags := policy.Format(file, data)
+			if err := diags.Err(); err != nil {
+				return err
+			}
+			switch {
+			case !*write:
+				_, err = cmd.OutOrStdout().Write(out)
+			case !bytes.Equal(out, data):
+				err = writeFile(file, out)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return cmd
+}
+
+func policyConvert() *cobra.Command {
+	return &cobra.Command{Use: "convert FILE", Short: "Print a Bomfather file, or one with includes, in the native form",
+		Example: "  dunnage policy convert bomfather.yaml > pg.yaml", Args: exactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := only(args[0])
+			if err != nil {
+				return err
+			}
+			_, err = cmd.OutOrStdout().Write(policy.Convert(p))
+			return err
+		}}
+}
+
+func policyShow() *cobra.Command {
+	cmd := &cobra.Command{Use: "show FILE", Short: "Show what a policy compiles to", Example: "  dunnage policy show --automaton pg.yaml | dot -Tsvg", Args: exactArgs(1)}
+	dot := cmd.Flags().Bool("automaton", false, "as a graph for Graphviz")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		a, err := compiled(args[0])
+		if err != nil {
+			return err
+		}
+		if *dot {
+			return a.Dot(cmd.OutOrStdout())
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "digest %x\n%d states, %d rows, %d subject groups, %d globs; %d states for programs\n",
+			a.Digest, len(a.Paths.States), len(a.Rows), a.Groups, len(a.Paths.Globs), len(a.Programs.States))
+		return nil
+	}
+	return cmd
+}

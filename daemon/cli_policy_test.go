@@ -1,0 +1,62 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// cli runs a command and returns what it prints.
+func cli(args ...string) (string, error) {
+	root := rootCommand()
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(&out)
+	root.SetArgs(args)
+	err := root.Execute()
+	return out.String(), err
+}
+
+func TestPolicyCommands(t *testing.T) {
+	const pg = "../packaging/policies/bomfather-postgres.yaml"
+	dir := t.TempDir()
+	narrow := filepath.Join(dir, "narrow.yaml")
+	if err := os.WriteFile(narrow, []byte("policies:\n  - executable: \"filepath = /usr/lib/postgresql/15/bin/postgres\"\n    can_access_dirs:\n      - \"/var/lib/postgresql:read\"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	wrong := filepath.Join(dir, "wrong.test.yaml")
+	if err := os.WriteFile(wrong, []byte("apiVersion: dunnage.io/v1\nkind: PolicyTest\nspec:\n  policy: narrow\n  cases:\n  - {exe: /bin/cat, path: /var/lib/postgresql/x, access: read, want: allow}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	report := filepath.Join(dir, "report.xml")
+	for _, c := range []struct {
+		args []string
+		want string
+		fail bool
+	}{
+		{[]string{"check", pg}, "bomfather-postgres: 3 rules", false},
+		{[]string{"check", wrong}, "", false},
+		{[]string{"explain", pg, "/var/lib/postgresql/x", "--exe", "/bin/cat"}, "denied by only " + pg + ":4:9\n  near: only", false},
+		{[]string{"explain", pg, "/etc/passwd"}, "allowed by default", false},
+		{[]string{"explain", pg, "/x", "--access", "fly"}, "", true},
+		{[]string{"explain", "../packaging/policies/postgres.yaml", "/etc/shadow", "--exe", "/bin/cat"}, "postgres: denied by", false},
+		{[]string{"diff", pg, narrow}, "allow → deny: modify, /usr/lib/postgresql/15/bin/postgres: [/var/lib/postgresql]", false},
+		{[]string{"diff", pg, pg}, "", false},
+		{[]string{"test", narrow, wrong, "--junit", report}, "wrong.test.yaml:6:5: read of", true},
+		{[]string{"test", narrow}, "0 passed", true},
+		{[]string{"convert", pg}, "effect: only", false},
+		{[]string{"fmt", narrow}, "can_access_dirs", false},
+		{[]string{"show", pg}, "3 rows", false},
+		{[]string{"show", "--automaton", pg}, "digraph paths", false},
+	} {
+		out, err := cli(append([]string{"policy"}, c.args...)...)
+		if (err != nil) != c.fail || !strings.Contains(out, c.want) {
+			t.Errorf("dunnage policy %s: %v\n%s\nwant %q", strings.Join(c.args, " "), err, out, c.want)
+		}
+	}
+	if data, err := os.ReadFile(report); err != nil || !strings.Contains(string(data), `tests="1" failures="1"`) {
+		t.Errorf("the JUnit report: %s, %v", data, err)
+	}
+}
