@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,6 +34,20 @@ const (
 // Annotation names the policies of a container, separated by commas; each is a
 // layer.
 const Annotation = "io.dunnage.policy"
+
+// NamespaceKeys, PodKeys and NameKeys are the annotations in which runtimes say
+// what the orchestrator calls a container: containerd's and CRI-O's, podman's.
+func NamespaceKeys() []string {
+	return []string{"io.kubernetes.cri.sandbox-namespace", "io.kubernetes.pod.namespace"}
+}
+
+// PodKeys: see NamespaceKeys.
+func PodKeys() []string { return []string{"io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name"} }
+
+// NameKeys: see NamespaceKeys.
+func NameKeys() []string {
+	return []string{"io.kubernetes.cri.container-name", "io.kubernetes.container.name", "io.podman.annotations.name"}
+}
 
 // Request is what the hook sends. With OpBind it carries two descriptors: a
 // pidfd of the container's init and its open /proc/PID/ns/mnt.
@@ -74,7 +89,7 @@ func Decode(data []byte, v any) error {
 	if err := dec.Decode(v); err != nil {
 		return err
 	}
-	if dec.More() {
+	if _, err := dec.Token(); err != io.EOF { // More takes a stray } for an end
 		return errors.New("more than one value")
 	}
 	return nil

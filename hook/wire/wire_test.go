@@ -97,7 +97,7 @@ func TestSendIsBounded(t *testing.T) {
 }
 
 func TestDecodeIsStrict(t *testing.T) {
-	for _, text := range []string{"", "{", `{"version":1,"root":true}`, `{"version":1}{}`, `{"version":"1"}`, `[]`} {
+	for _, text := range []string{"", "{", `{"version":1,"root":true}`, `{"version":1}{}`, `{"version":1}}`, `{"version":1}]`, `{"version":"1"}`, `[]`} {
 		if Decode([]byte(text), new(Request)) == nil {
 			t.Errorf("%q was read", text)
 		}
