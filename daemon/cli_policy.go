@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"encoding/xml"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,44 +30,98 @@ func filesArg(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// finding is a diagnostic as JSON.
+type finding struct {
+	File     string `json:"file"`
+	Line     int    `json:"line"`
+	Column   int    `json:"column"`
+	Severity string `json:"severity"` // error or warning
+	Message  string `json:"message"`
+	Hint     string `json:"hint,omitempty"`
+}
+
+// checked is a policy that compiles.
+type checked struct {
+	Name   string `json:"name"`
+	Rules  int    `json:"rules"`
+	States int    `json:"states"`
+	Digest string `json:"digest"`
+}
+
 func policyCheck() *cobra.Command {
-	return &cobra.Command{Use: "check FILE…", Short: "Check policy files, and warn of what is probably not meant",
+	cmd := &cobra.Command{Use: "check FILE…", Short: "Check policy files, and warn of what is probably not meant",
 		Long: `Reads the files together, as the daemon would read a folder, and compiles each
 policy. Warnings name rules that are never used, contradictions, paths that are
 usually symbolic links in images. The exit status is 1 if there is an error.`,
-		Example: "  dunnage policy check /etc/dunnage/policies.d/*.yaml", Args: filesArg,
-		RunE: func(cmd *cobra.Command, files []string) error {
-			set := policy.LoadFiles(files...)
-			bad := set.Problems().Err() != nil
-			for _, d := range set.Problems() {
+		Example: "  dunnage policy check /etc/dunnage/policies.d/*.yaml\n  dunnage policy check -o json pg.yaml", Args: filesArg}
+	output := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, files []string) error {
+		set := policy.LoadFiles(files...)
+		diags := slices.Clone(set.Problems())
+		policies := []checked{}
+		for _, name := range set.Names() {
+			p, err := set.Lookup(name)
+			if err != nil {
+				return err
+			}
+			diags = append(diags, policy.Lint(p)...)
+			a, err := policy.Compile([]*policy.Policy{p})
+			if err != nil {
+				diags = append(diags, policy.Diagnostic{Pos: p.Pos, Message: err.Error()})
+				continue
+			}
+			policies = append(policies, checked{name, len(p.Rules), len(a.Paths.States), fmt.Sprintf("%x", a.Digest[:6])})
+		}
+		if *output == "json" {
+			if err := printJSON(cmd.OutOrStdout(), map[string]any{"policies": policies, "findings": findingsOf(diags)}); err != nil {
+				return err
+			}
+		} else {
+			for _, d := range diags {
 				fmt.Fprintln(cmd.ErrOrStderr(), d)
 			}
-			for _, name := range set.Names() {
-				p, err := set.Lookup(name)
-				if err != nil {
-					return err
-				}
-				for _, d := range policy.Lint(p) {
-					fmt.Fprintln(cmd.ErrOrStderr(), d)
-				}
-				a, err := policy.Compile([]*policy.Policy{p})
-				if err != nil {
-					bad = true
-					fmt.Fprintln(cmd.ErrOrStderr(), err)
-					continue
-				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s: %d rules, %d states, digest %x\n", name, len(p.Rules), len(a.Paths.States), a.Digest[:6])
+			for _, c := range policies {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: %d rules, %d states, digest %s\n", c.Name, c.Rules, c.States, c.Digest)
 			}
-			if bad {
-				return fmt.Errorf("the files have errors")
-			}
-			return nil
-		}}
+		}
+		if diags.Err() != nil {
+			return fmt.Errorf("the files have errors")
+		}
+		return nil
+	}
+	return cmd
 }
 
-// only is the one policy of a file; what it includes is looked for beside it.
+func findingsOf(diags policy.Diagnostics) []finding {
+	out := []finding{}
+	for _, d := range diags {
+		severity := "error"
+		if d.Warning {
+			severity = "warning"
+		}
+		out = append(out, finding{d.Pos.File, d.Pos.Line, d.Pos.Column, severity, d.Message, d.Hint})
+	}
+	return out
+}
+
+// installed is where the daemon reads policies by default.
+const installed = "/etc/dunnage/policies.d"
+
+// only is the one policy of a file, or the installed one of that name; what a
+// file includes is looked for beside it.
 func only(file string) (*policy.Policy, error) {
 	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) && policy.ValidName(file) {
+		set, err := policy.LoadDir(installed)
+		if err != nil {
+			return nil, err
+		}
+		p, err := set.Lookup(file)
+		if err != nil {
+			return nil, withHint(fmt.Errorf("%s is no file, and in %s: %w", file, installed, err), "name a policy file, or an installed policy")
+		}
+		return p, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +150,7 @@ func compiled(file string) (*policy.Automaton, error) {
 }
 
 func policyExplain() *cobra.Command {
-	cmd := &cobra.Command{Use: "explain FILE PATH", Short: "Say what a policy answers, by which rule, and which rules nearly matched",
+	cmd := &cobra.Command{Use: "explain FILE|NAME PATH", Short: "Say what a policy answers, by which rule, and which rules nearly matched",
 		Example: "  dunnage policy explain pg.yaml --exe /usr/bin/cat --access read /var/lib/postgresql", Args: exactArgs(2)}
 	exe := cmd.Flags().StringArray("exe", nil, "program that acts (none: an exec into the container)")
 	access := cmd.Flags().String("access", "read", "read, modify, create, delete, attr or exec")
@@ -286,7 +342,7 @@ func policyConvert() *cobra.Command {
 }
 
 func policyShow() *cobra.Command {
-	cmd := &cobra.Command{Use: "show FILE", Short: "Show what a policy compiles to", Example: "  dunnage policy show --automaton pg.yaml | dot -Tsvg", Args: exactArgs(1)}
+	cmd := &cobra.Command{Use: "show FILE|NAME", Short: "Show what a policy compiles to", Example: "  dunnage policy show --automaton pg.yaml | dot -Tsvg", Args: exactArgs(1)}
 	dot := cmd.Flags().Bool("automaton", false, "as a graph for Graphviz")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		a, err := compiled(args[0])

@@ -44,7 +44,7 @@ and reports events until it is told to end. Ending it leaves enforcement on;
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&s.policies, "policies", "/etc/dunnage/policies.d", "folder of policy files")
+	f.StringVar(&s.policies, "policies", installed, "folder of policy files")
 	f.StringVar(&s.socket, "socket", "", "the hook's socket (default RUN-DIR/hook.sock)")
 	f.StringVar(&s.baseline, "baseline", "", "policy that every container gets besides its own")
 	f.StringVar(&s.logFormat, "log-format", "text", "text or json")
