@@ -395,7 +395,7 @@ func TestHookSocket(t *testing.T) {
 		}
 		unix.Close(fd)
 	}
-	for range 500 {
+	for range 1000 {
 		unix.Close(dial()) // gone at once
 	}
 	for _, fd := range idle {
