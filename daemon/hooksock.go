@@ -14,6 +14,7 @@ import (
 
 	"github.com/dunnage-project/dunnage/bpf"
 	"github.com/dunnage-project/dunnage/hook/wire"
+	"github.com/dunnage-project/dunnage/policy"
 )
 
 // Bounds of the hook socket.
@@ -140,7 +141,7 @@ func (r *registry) bindFrom(q wire.Request, pidfd, nsfd int, uid uint32) error {
 	if name == "" {
 		name = storageName(q.ID)
 	}
-	_, err = r.bind(bindRequest{id: q.ID, name: name, policies: policiesOf(q.Annotations[wire.Annotation]),
+	_, err = r.bind(bindRequest{id: q.ID, name: name, where: whereOf(q.Annotations), policies: policiesOf(q.Annotations[wire.Annotation]),
 		namespace: id, pid: pid, pidfd: own, state: bpf.Armed})
 	return err
 }
@@ -158,10 +159,24 @@ func policiesOf(annotation string) []string {
 
 // nameOf is the container's name, if its runtime says one.
 func nameOf(annotations map[string]string) string {
-	for _, key := range []string{"io.kubernetes.cri.container-name", "io.kubernetes.container.name", "io.podman.annotations.name"} {
+	for _, key := range wire.NameKeys() {
 		if annotations[key] != "" {
 			return annotations[key]
 		}
 	}
 	return ""
+}
+
+// whereOf is what the orchestrator calls the container: containerd's and CRI-O's
+// annotations.
+func whereOf(annotations map[string]string) policy.Container {
+	first := func(keys []string) string {
+		for _, key := range keys {
+			if annotations[key] != "" {
+				return annotations[key]
+			}
+		}
+		return ""
+	}
+	return policy.Container{Namespace: first(wire.NamespaceKeys()), Pod: first(wire.PodKeys()), Name: first(wire.NameKeys())}
 }

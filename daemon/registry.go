@@ -39,6 +39,7 @@ type container struct {
 	Namespace bpf.NamespaceID  `json:"namespace"`
 	ID        string           `json:"id"`
 	Name      string           `json:"name,omitempty"`
+	Where     policy.Container `json:"where"`
 	PID       int              `json:"pid"` // of the init
 	Policies  []string         `json:"policies"`
 	Layers    []*policy.Policy `json:"layers"` // as compiled into the table in force
@@ -84,6 +85,7 @@ type registry struct {
 // subject of a bind: checked, see caller.go.
 type bindRequest struct {
 	id, name  string
+	where     policy.Container
 	policies  []string
 	namespace bpf.NamespaceID
 	pid       int
@@ -92,7 +94,7 @@ type bindRequest struct {
 }
 
 // layersFor looks up the policies of one container, the baseline first.
-func (r *registry) layersFor(set *policy.Set, names []string) ([]*policy.Policy, error) {
+func (r *registry) layersFor(set *policy.Set, names []string, where policy.Container) ([]*policy.Policy, error) {
 	all := names
 	if r.baseline != "" && !slices.Contains(names, r.baseline) {
 		all = append([]string{r.baseline}, names...)
@@ -106,7 +108,7 @@ func (r *registry) layersFor(set *policy.Set, names []string) ([]*policy.Policy,
 		case err != nil:
 			return nil, refusal{wire.InvalidPolicy, err}
 		}
-		layers = append(layers, p)
+		layers = append(layers, p.For(where))
 	}
 	if len(layers) == 0 {
 		return nil, refuse(wire.UnknownPolicy, "no policy is named: write the name of one in the annotation %s", wire.Annotation)
@@ -149,7 +151,7 @@ func (r *registry) bind(q bindRequest) (*container, error) {
 	}
 	r.mu.Unlock()
 
-	layers, err := r.layersFor(set, q.policies)
+	layers, err := r.layersFor(set, q.policies, q.where)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +159,7 @@ func (r *registry) bind(q bindRequest) (*container, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &container{Namespace: q.namespace, ID: q.id, Name: q.name, PID: q.pid, Policies: q.policies, Layers: layers,
+	c := &container{Namespace: q.namespace, ID: q.id, Name: q.name, Where: q.where, PID: q.pid, Policies: q.policies, Layers: layers,
 		Started: time.Now().UTC(), table: table, state: q.state, pidfd: q.pidfd}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -230,7 +232,7 @@ func (r *registry) reload(set *policy.Set) error {
 }
 
 func (r *registry) renew(c *container, set *policy.Set) error {
-	layers, err := r.layersFor(set, c.Policies)
+	layers, err := r.layersFor(set, c.Policies, c.Where)
 	if err != nil {
 		return err
 	}

@@ -60,13 +60,10 @@ func readConfig(path string) (config, error) {
 // overflowID is the kernel's default for ids that a user namespace lacks.
 const overflowID = 65534
 
-// nameKeys are the annotations in which runtimes give a container's name.
-var nameKeys = []string{"io.kubernetes.cri.container-name", "io.kubernetes.container.name", "io.podman.annotations.name"}
-
 // failOpen reports whether the container is one of those that may start
 // unconfined when the daemon can't be reached.
 func (c config) failOpen(annotations map[string]string) bool {
-	for _, key := range nameKeys {
+	for _, key := range wire.NameKeys() {
 		if name := annotations[key]; name != "" && slices.Contains(c.FailOpen, name) {
 			return true
 		}

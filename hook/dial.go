@@ -45,8 +45,9 @@ const maxValue = 16 << 10
 // a megabyte of others.
 func request(op string, state *specs.State) wire.Request {
 	r := wire.Request{Version: wire.Version, Op: op, ID: state.ID, PID: state.Pid, Annotations: map[string]string{}}
+	known := slices.Concat(wire.NamespaceKeys(), wire.PodKeys(), wire.NameKeys())
 	for key, value := range state.Annotations {
-		if (strings.HasPrefix(key, "io.dunnage.") || slices.Contains(nameKeys, key)) && len(value) <= maxValue {
+		if (strings.HasPrefix(key, "io.dunnage.") || slices.Contains(known, key)) && len(value) <= maxValue {
 			r.Annotations[key] = value
 		} else if key == wire.Annotation {
 			r.Annotations[key] = value // too long: the daemon says so, or the message does

@@ -15,11 +15,31 @@ import (
 // not enforced here is refused by name, never dropped.
 type bomfather struct {
 	*parser
-	dirs     []*granted // in order of appearance
-	run      []*granted
-	trusted  []Pattern
-	readOnly []Pattern
-	pos      Position
+	*ruleSet            // the one that the entry being read belongs to
+	sets     []*ruleSet // in order of appearance
+}
+
+// ruleSet is what the entries for one `container =` pattern say; the set without
+// one is for the containers that no pattern matches. Sets are never merged.
+type ruleSet struct {
+	container string
+	dirs      []*granted // in order of appearance
+	run       []*granted
+	trusted   []Pattern
+	readOnly  []Pattern
+	pos       Position
+}
+
+// use turns to the rule set of a container pattern.
+func (b *bomfather) use(container string, pos Position) {
+	for _, s := range b.sets {
+		if s.container == container {
+			b.ruleSet = s
+			return
+		}
+	}
+	b.ruleSet = &ruleSet{container: container, pos: pos}
+	b.sets = append(b.sets, b.ruleSet)
 }
 
 // granted is a protected path and who may do what.
@@ -40,7 +60,8 @@ func (p *parser) bomfather(n *yaml.Node, name string) *Policy {
 	if !ValidName(name) {
 		p.fail(n, "rename the file: a-z 0-9 . _ -", "the policy's name comes from the file and is %q", name)
 	}
-	b := &bomfather{parser: p, pos: p.at(n)}
+	b := &bomfather{parser: p}
+	b.use("", p.at(n))
 	before := len(p.diags)
 	p.fields(n, "the file", []string{"policies", "attributes", "flags", "shutdown_config"}, func(key string, v *yaml.Node) {
 		switch key {
@@ -57,11 +78,23 @@ func (p *parser) bomfather(n *yaml.Node, name string) *Policy {
 	if Diagnostics(p.diags[before:]).Err() != nil {
 		return nil
 	}
-	b.refuseBoth()
+	for _, b.ruleSet = range b.sets {
+		b.refuseBoth()
+	}
 	if Diagnostics(p.diags[before:]).Err() != nil {
 		return nil
 	}
-	pol.Rules = append(b.rules(), pol.Rules...)
+	flagged := pol.Rules // hold for every set
+	for _, b.ruleSet = range b.sets {
+		rules := slices.Concat(b.rules(), flagged)
+		if b.container == "" {
+			pol.Rules = rules
+			continue
+		}
+		variant := *pol
+		variant.Rules, variant.Variants, variant.Pos = rules, nil, b.pos
+		pol.Variants = append(pol.Variants, Variant{b.container, &variant})
+	}
 	return pol
 }
 
@@ -74,9 +107,11 @@ func (b *bomfather) place(n *yaml.Node, what string, known ...string) map[string
 		switch {
 		case !ok:
 			b.fail(n, "write `filepath = /path`", "%s: %q has no `=`", what, strings.TrimSpace(part))
-		case key == "container":
-			b.fail(n, "put the rules for one container into a file of their own and name that policy in the container's annotation",
-				"%s: `container =` is not supported: a policy is bound by annotation", what)
+		case key == "container" && out[key] == "":
+			out[key] = strings.TrimSpace(value)
+			if !validContainer(out[key]) {
+				b.fail(n, "write namespace:pod:container, each a name or a pattern such as *", "%s: container is %q", what, out[key])
+			}
 		case !slices.Contains(known, key):
 			b.fail(n, "known: "+choices(known), "%s: unknown key %q", what, key)
 		case out[key] != "":
@@ -85,6 +120,7 @@ func (b *bomfather) place(n *yaml.Node, what string, known ...string) map[string
 			out[key] = strings.TrimSpace(value)
 		}
 	}
+	b.use(out["container"], b.at(n))
 	return out
 }
 

@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,5 +81,19 @@ func benchmarkCompile(b *testing.B, p *policy.Policy) {
 		if _, err := policy.Compile([]*policy.Policy{p}); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// The bound on layers, at its edge and over it.
+func TestLayersBound(t *testing.T) {
+	p := rules(t, 1, literal)
+	if _, err := policy.Compile(slices.Repeat([]*policy.Policy{p}, policy.MaxLayers)); err != nil {
+		t.Errorf("%d layers: %v", policy.MaxLayers, err)
+	}
+	if _, err := policy.Compile(slices.Repeat([]*policy.Policy{p}, policy.MaxLayers+1)); err == nil {
+		t.Errorf("%d layers compile", policy.MaxLayers+1)
+	}
+	if _, err := policy.Compile(nil); err == nil {
+		t.Error("no layers compile")
 	}
 }

@@ -9,7 +9,20 @@ import (
 
 // Convert prints a policy in the native form. Read again, it gives the same
 // policy but for positions. Rules that came in by `include` are written out.
+// Variants become documents of their own, NAME-1, NAME-2 …, each below a comment
+// that says for which containers it is.
 func Convert(p *Policy) []byte {
+	out := convertOne(p)
+	for i, v := range p.Variants {
+		one := *v.Policy
+		one.Name = fmt.Sprintf("%s-%d", p.Name, i+1)
+		out = append(out, fmt.Sprintf("---\n# For the containers %s (namespace:pod:container).\n", v.Container)...)
+		out = append(out, convertOne(&one)...)
+	}
+	return out
+}
+
+func convertOne(p *Policy) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "apiVersion: %s\nkind: Policy\nmetadata:\n  name: %s\nspec:\n", APIVersion, strconv.Quote(p.Name))
 	if p.Audit {

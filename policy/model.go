@@ -11,6 +11,7 @@ type Policy struct {
 	Rules     []Rule         // includes already resolved and in front
 	Mounts    bool           // mounts: allow
 	MemfdExec bool           // memfdExec: allow
+	Variants  []Variant      // other rules for some containers (Bomfather's `container =`)
 	Include   []Include      // policies whose rules come in; empty once a Set has resolved it
 	Pos       Position       // of the document
 }

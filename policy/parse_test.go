@@ -76,7 +76,8 @@ func TestErrors(t *testing.T) {
 		{"", "the file has no policy"},
 		{"a: [", "not YAML"},
 		{"policies: [{executable: \"filepath = /a\", is_allowed_to_access_ip: [x]}]", "is_allowed_to_access_ip is not supported"},
-		{"policies: [{executable: \"filepath = /a | container = a:b:c\"}]", "`container =` is not supported"},
+		{"policies: [{executable: \"filepath = /a | container = a:b\"}]", "container is \"a:b\"\n  hint: write namespace:pod:container"},
+		{"policies: [{executable: \"filepath = /a | container = a:[:c\"}]", "container is \"a:[:c\""},
 		{"policies: [{executable: \"filepath = a\"}]", "relative path"},
 		{"policies: [{executable: \"filepath = /a\", can_access_dirs: [\"/x:rw\"]}]", `can_access_dirs: "/x:rw"`},
 	} {
@@ -119,5 +120,52 @@ func TestBomfatherPostgres(t *testing.T) {
 		if v := policy.Decide(layers, c.s, c.path, c.k); v.Allowed != c.want {
 			t.Errorf("%v %s %s: %v", c.s, c.k, c.path, v.Allowed)
 		}
+	}
+}
+
+// The rules of the first pattern that matches hold, nothing of the others; those
+// without a pattern are for whoever none matches.
+func TestBomfatherContainers(t *testing.T) {
+	p := one(t, `policies:
+  - executable: "filepath = /bin/base"
+    can_access_dirs: ["/data:write"]
+  - executable: "filepath = /bin/web | container = shop:*:web"
+    can_access_dirs: ["/srv:read"]
+  - executable: "filepath = /bin/any | container = shop:*:*"
+    can_access_dirs: ["/srv:write"]
+attributes:
+  - path: "type = filepath | filepath = /etc | container = shop:*:web"
+    global_read_only: true
+flags: {security_level: block, block_in_memory_exec: true}
+`)
+	subject := func(exe string) policy.Subject { return policy.Subject{Programs: []string{exe}} }
+	for _, c := range []struct {
+		where policy.Container
+		s     policy.Subject
+		path  string
+		k     policy.Kind
+		want  bool
+	}{
+		{policy.Container{}, subject("/bin/base"), "/data/x", policy.Modify, true},
+		{policy.Container{}, subject("/bin/sh"), "/data/x", policy.Read, false},
+		{policy.Container{}, subject("/bin/sh"), "/srv/x", policy.Read, true},
+		{policy.Container{}, subject("/bin/sh"), "/dev/shm/x", policy.Exec, false},
+		{policy.Container{Namespace: "shop", Pod: "p-1", Name: "web"}, subject("/bin/web"), "/srv/x", policy.Read, true},
+		{policy.Container{Namespace: "shop", Pod: "p-1", Name: "web"}, subject("/bin/any"), "/srv/x", policy.Read, false},
+		{policy.Container{Namespace: "shop", Pod: "p-1", Name: "web"}, subject("/bin/sh"), "/data/x", policy.Read, true},
+		{policy.Container{Namespace: "shop", Pod: "p-1", Name: "web"}, subject("/bin/sh"), "/etc/x", policy.Modify, false},
+		{policy.Container{Namespace: "shop", Pod: "p-1", Name: "web"}, subject("/bin/sh"), "/dev/shm/x", policy.Exec, false},
+		{policy.Container{Namespace: "shop", Pod: "p-1", Name: "db"}, subject("/bin/any"), "/srv/x", policy.Modify, true},
+		{policy.Container{Namespace: "shop", Pod: "p-1", Name: "db"}, subject("/bin/sh"), "/etc/x", policy.Modify, true},
+		{policy.Container{Namespace: "other", Pod: "p-1", Name: "web"}, subject("/bin/sh"), "/data/x", policy.Read, false},
+	} {
+		if v := policy.Decide([]*policy.Policy{p.For(c.where)}, c.s, c.path, c.k); v.Allowed != c.want {
+			t.Errorf("%+v: %v %s %s: %v", c.where, c.s, c.k, c.path, v.Allowed)
+		}
+	}
+	text := policy.Convert(p)
+	back, diags := policy.ParseFile("back.yaml", text)
+	if len(back) != 3 || back[1].Name != "t-1" || len(back[1].Rules) != len(p.Variants[0].Policy.Rules) {
+		t.Errorf("converted to %d policies: %v\n%s", len(back), diags, text)
 	}
 }
