@@ -65,6 +65,12 @@ usually symbolic links in images. The exit status is 1 if there is an error.`,
 				return err
 			}
 			diags = append(diags, policy.Lint(p)...)
+			for _, v := range p.Variants {
+				diags = append(diags, policy.Lint(v.Policy)...)
+				if _, err := policy.Compile([]*policy.Policy{v.Policy}); err != nil {
+					diags = append(diags, policy.Diagnostic{Pos: v.Policy.Pos, Message: err.Error()})
+				}
+			}
 			a, err := policy.Compile([]*policy.Policy{p})
 			if err != nil {
 				diags = append(diags, policy.Diagnostic{Pos: p.Pos, Message: err.Error()})
