@@ -178,3 +178,20 @@ func TestHostNamespace(t *testing.T) {
 		t.Errorf("the host is confined: %s", out)
 	}
 }
+
+// `dunnage check` finds this VM complete, and a hooks.d file without its binary,
+// which podman would ignore in silence.
+func TestCheck(t *testing.T) {
+	out, err := command("dunnage", "check")
+	if err != nil || strings.Contains(out, "MISSING") || !strings.Contains(out, "hook file_open") {
+		t.Fatalf("check: %v\n%s", err, out)
+	}
+	if err := os.Rename(hookPath, hookPath+".away"); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Rename(hookPath+".away", hookPath) //nolint:errcheck // later tests would say so
+	out, err = command("dunnage", "check")
+	if err == nil || !strings.Contains(out, "start containers UNCONFINED") {
+		t.Errorf("a missing hook binary is not found: %v\n%s", err, out)
+	}
+}

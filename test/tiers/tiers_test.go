@@ -42,7 +42,7 @@ func TestKernels(t *testing.T) {
 				name string
 				args []string
 			}{
-				{"kernel part", []string{"--", "bin/bpf.test", "-test.v"}},
+				{"kernel part", []string{"--", "bin/bpf.test", "-test.v", "-test.short"}},
 				{"whole line", []string{"--daemon", "--", "bin/e2e.test", "-test.v", "-test.timeout", "13m"}},
 			} {
 				t.Run(part.name, func(t *testing.T) { tier(t, repo, kernel, part.args) })
