@@ -79,9 +79,16 @@ func writePolicy(t *testing.T, name, text string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.Remove(filepath.Join(policiesDir, name+".yaml")) })
-	if out, err := command("dunnage", "reload"); err != nil {
-		t.Fatalf("reload: %s", out)
+	// A container of the test before may not be reaped yet: its policy is gone.
+	var out string
+	var err error
+	for range 40 {
+		if out, err = command("dunnage", "reload"); err == nil {
+			return
+		}
+		time.Sleep(250 * time.Millisecond)
 	}
+	t.Fatalf("reload: %s", out)
 }
 
 // native is a policy file with rules.
