@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/dunnage-project/dunnage/hook/wire"
@@ -86,6 +88,18 @@ func TestBindAsksForThePolicyAndNoMore(t *testing.T) {
 		t.Errorf("%+v", q)
 	}
 	if q.Annotations["other"] != "" || q.Annotations["io.kubernetes.cri.container-name"] != "web" {
+		t.Errorf("annotations %v", q.Annotations)
+	}
+}
+
+// What the orchestrator calls the container is passed on, whoever runs it.
+func TestOrchestratorNamesArePassedOn(t *testing.T) {
+	all := map[string]string{}
+	for _, key := range []string{"io.kubernetes.cri.sandbox-namespace", "io.kubernetes.cri.sandbox-name", "io.kubernetes.cri.container-name",
+		"io.kubernetes.pod.namespace", "io.kubernetes.pod.name", "io.kubernetes.container.name"} {
+		all[key] = "x"
+	}
+	if q := request(wire.OpBind, &specs.State{ID: "c1", Annotations: all}); !maps.Equal(q.Annotations, all) {
 		t.Errorf("annotations %v", q.Annotations)
 	}
 }

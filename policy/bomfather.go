@@ -107,7 +107,9 @@ func (b *bomfather) place(n *yaml.Node, what string, known ...string) map[string
 		switch {
 		case !ok:
 			b.fail(n, "write `filepath = /path`", "%s: %q has no `=`", what, strings.TrimSpace(part))
-		case key == "container" && out[key] == "":
+		case key == "container" && out[key] != "":
+			b.fail(n, "keep one", "%s: key %q is given twice", what, key)
+		case key == "container":
 			out[key] = strings.TrimSpace(value)
 			if !validContainer(out[key]) {
 				b.fail(n, "write namespace:pod:container, each a name or a pattern such as *", "%s: container is %q", what, out[key])

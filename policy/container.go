@@ -3,6 +3,7 @@ package policy
 import (
 	"path"
 	"strings"
+	"unicode"
 )
 
 // Container is what an orchestrator calls a container. Parts that it does not
@@ -43,7 +44,7 @@ func (p *Policy) For(c Container) *Policy {
 func validContainer(pattern string) bool {
 	parts := strings.Split(pattern, ":")
 	for _, part := range parts {
-		if _, err := path.Match(part, ""); err != nil || part == "" {
+		if _, err := path.Match(part, ""); err != nil || part == "" || strings.ContainsFunc(part, unicode.IsControl) {
 			return false
 		}
 	}

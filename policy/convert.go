@@ -12,7 +12,11 @@ import (
 // Variants become documents of their own, NAME-1, NAME-2 …, each below a comment
 // that says for which containers it is.
 func Convert(p *Policy) []byte {
-	out := convertOne(p)
+	var out []byte
+	if len(p.Variants) > 0 {
+		out = append(out, "# For the containers that no pattern below matches.\n"...)
+	}
+	out = append(out, convertOne(p)...)
 	for i, v := range p.Variants {
 		one := *v.Policy
 		one.Name = fmt.Sprintf("%s-%d", p.Name, i+1)

@@ -78,6 +78,9 @@ func TestErrors(t *testing.T) {
 		{"policies: [{executable: \"filepath = /a\", is_allowed_to_access_ip: [x]}]", "is_allowed_to_access_ip is not supported"},
 		{"policies: [{executable: \"filepath = /a | container = a:b\"}]", "container is \"a:b\"\n  hint: write namespace:pod:container"},
 		{"policies: [{executable: \"filepath = /a | container = a:[:c\"}]", "container is \"a:[:c\""},
+		{"policies: [{executable: \"filepath = /a | container = a:b:c:d\"}]", "container is \"a:b:c:d\""},
+		{"policies: [{executable: \"filepath = /a | container = a:b:c\\nx\"}]", "container is \"a:b:c\\nx\""},
+		{"policies: [{executable: \"filepath = /a | container = a:b:c | container = d:e:f\"}]", "key \"container\" is given twice"},
 		{"policies: [{executable: \"filepath = a\"}]", "relative path"},
 		{"policies: [{executable: \"filepath = /a\", can_access_dirs: [\"/x:rw\"]}]", `can_access_dirs: "/x:rw"`},
 	} {

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/dunnage-project/dunnage/policy"
+)
+
+const variantsText = `policies:
+  - executable: "filepath = /bin/base"
+    can_access_dirs: ["/data:read"]
+  - executable: "filepath = /bin/web | container = shop:*:web"
+    can_access_dirs: ["/srv:read"]
+`
+
+// The rules of a variant are picked by what the orchestrator calls the
+// container, at the start and by a reload of a daemon that came later.
+func TestVariants(t *testing.T) {
+	f := newFixture(t)
+	f.write(t, "v", variantsText)
+	f.policies = f.set(t)
+	closed := func(layers []*policy.Policy, path string) bool {
+		return !policy.Decide(layers, policy.Subject{Programs: []string{"/bin/sh"}}, path, policy.Read).Allowed
+	}
+	for i, c := range []struct {
+		annotations map[string]string
+		path        string
+	}{
+		{nil, "/data/x"},
+		{map[string]string{"io.kubernetes.cri.sandbox-namespace": "shop", "io.kubernetes.cri.sandbox-name": "p", "io.kubernetes.cri.container-name": "web"}, "/srv/x"},
+		{map[string]string{"io.kubernetes.pod.namespace": "shop", "io.kubernetes.pod.name": "p", "io.kubernetes.container.name": "web"}, "/srv/x"},
+		{map[string]string{"io.kubernetes.pod.namespace": "shop", "io.kubernetes.pod.name": "p", "io.kubernetes.container.name": "db"}, "/data/x"},
+	} {
+		layers, err := f.layersFor(f.policies, []string{"one", "v"}, whereOf(c.annotations))
+		if err != nil || len(layers) != 2 || layers[1].Name != "v" {
+			t.Fatalf("%d: %v, %v", i, layers, err)
+		}
+		for _, path := range []string{"/data/x", "/srv/x"} {
+			if closed(layers, path) != (path == c.path) {
+				t.Errorf("%v: %s closed: %v", c.annotations, path, path != c.path)
+			}
+		}
+	}
+
+	q := ask("c1", 1, "v")
+	q.where = policy.Container{Namespace: "shop", Pod: "p", Name: "web"}
+	c, err := f.bind(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := f.open(t)
+	if err := next.adopt(); err != nil {
+		t.Fatal(err)
+	}
+	f.write(t, "v", strings.ReplaceAll(strings.ReplaceAll(variantsText, "/srv", "/new"), "/data", "/base"))
+	if err := next.reload(f.set(t)); err != nil {
+		t.Fatal(err)
+	}
+	if got := next.get(c.Instance); !closed(got.Layers, "/new/x") || closed(got.Layers, "/base/x") || closed(got.Layers, "/srv/x") {
+		t.Errorf("after a reload: %+v", got.Layers)
+	}
+}
