@@ -37,6 +37,7 @@ const (
 	stateFinal = 1
 	stateEdges = 2
 	stateGlob  = 4
+	stateHome  = 8
 )
 
 // Offsets in struct container, a row of the map containers.
@@ -60,6 +61,7 @@ const (
 	nodeSeed      = 32
 	nodeInstances = 40
 	nodeTables    = 48
+	nodeLoads     = 56
 )
 
 // Offsets in struct event.

@@ -93,7 +93,7 @@ func (e *Engine) Rebind(i Instance, t Table) error {
 		return fmt.Errorf("rebinding: table %#x is not installed", uint64(t))
 	}
 	e.rows.store64(row+rowTable, uint64(t))
-	return nil
+	return e.reloaded()
 }
 
 // Unbind ends the binding: nobody joins any more. Tasks with the instance's
@@ -131,6 +131,10 @@ func (e *Engine) Remove(i Instance) error {
 		return fmt.Errorf("removing: %w", ErrNoInstance)
 	}
 	e.rows.store64(row+rowInstance, 0)
+	e.forgetCounts(row / rowBytes)
+	if err := e.reloaded(); err != nil {
+		return err
+	}
 	return e.wait()
 }
 

@@ -26,14 +26,19 @@ type Engine struct {
 	coll  *ebpf.Collection
 	links []link.Link
 
-	close  sync.Once
-	mu     sync.Mutex
-	heap   memory // cells
-	rows   memory // struct container
-	node   memory // struct node
-	space  *space
-	tables map[Table]*installed
-	fence  *ebpf.Map
+	close sync.Once
+	mu    sync.Mutex
+	heap  memory // cells
+	rows  memory // struct container
+	node  memory // struct node
+
+	tallies  memory      // struct tally, as many as rows
+	ended    CacheCounts // of instances that are gone
+	cacheOff string      // why there is no cache
+	reloads  uint64      // the kernel part's number of this name
+	space    *space
+	tables   map[Table]*installed
+	fence    *ebpf.Map
 }
 
 // installed is one table in the heap.
@@ -49,7 +54,7 @@ func newEngine(o Options, coll *ebpf.Collection) (*Engine, error) {
 	for _, m := range []struct {
 		to   *memory
 		name string
-	}{{&e.heap, kernelMapHeap}, {&e.rows, kernelMapContainers}, {&e.node, kernelMapNode}} {
+	}{{&e.heap, kernelMapHeap}, {&e.rows, kernelMapContainers}, {&e.node, kernelMapNode}, {&e.tallies, kernelMapTallies}} {
 		if *m.to, err = mapMemory(coll.Maps[m.name]); err != nil {
 			return nil, err
 		}
@@ -60,6 +65,10 @@ func newEngine(o Options, coll *ebpf.Collection) (*Engine, error) {
 			return nil, err
 		}
 		e.node.store64(nodeSeed, seed)
+	}
+	e.reloads = e.node.add64(nodeLoads) << 32
+	if err := e.reloaded(); err != nil {
+		return nil, err
 	}
 	if e.fence, err = newFence(); err != nil {
 		return nil, err
@@ -95,7 +104,7 @@ func (e *Engine) Close() error {
 		for _, l := range e.links {
 			errs = append(errs, l.Close())
 		}
-		errs = append(errs, e.heap.close(), e.rows.close(), e.node.close(), e.fence.Close())
+		errs = append(errs, e.heap.close(), e.rows.close(), e.node.close(), e.tallies.close(), e.fence.Close())
 		e.coll.Close()
 	})
 	return errors.Join(errs...)
@@ -164,6 +173,16 @@ func (e *Engine) Tables() (map[Table][32]byte, error) {
 		out[t] = in.digest
 	}
 	return out, nil
+}
+
+// reloaded makes every label look at its container's row again. It is called
+// before anything is attached, and after a row's table has changed.
+func (e *Engine) reloaded() error {
+	e.reloads++
+	if err := e.coll.Variables[kernelVarReloads].Set(e.reloads); err != nil {
+		return fmt.Errorf("telling the kernel part of a reload: %w", err)
+	}
+	return nil
 }
 
 // newFence returns a map whose update waits for every BPF program that runs

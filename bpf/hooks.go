@@ -7,35 +7,40 @@ type hook struct {
 	lsm     string
 	// optional: kernels without it are complete all the same, because…
 	optional string
+	// cache: only the cache needs it; without it there is none.
+	cache bool
 }
 
-// hooks lists every LSM program. `dunnage check` prints it.
+// hooks lists every LSM program, in the order in which they are attached: what
+// invalidates the cache comes before what fills it. `dunnage check` prints it.
 var hooks = [...]hook{
-	{kernelProgBprmCreds, "bprm_creds_for_exec", ""},
-	{kernelProgBprmCheck, "bprm_check_security", ""},
-	{kernelProgBprmCommit, "bprm_committed_creds", ""},
-	{kernelProgTaskAlloc, "task_alloc", ""},
-	{kernelProgFileOpen, "file_open", ""},
-	{kernelProgPathTruncate, "path_truncate", ""},
-	{kernelProgFileTruncate, "file_truncate", "before 6.2 ftruncate comes to path_truncate"},
-	{kernelProgFileReceive, "file_receive", ""},
-	{kernelProgMmapFile, "mmap_file", ""},
-	{kernelProgFileMprotect, "file_mprotect", ""},
-	{kernelProgPathMkdir, "path_mkdir", ""},
-	{kernelProgPathMknod, "path_mknod", ""},
-	{kernelProgPathSymlink, "path_symlink", ""},
-	{kernelProgPathUnlink, "path_unlink", ""},
-	{kernelProgPathRmdir, "path_rmdir", ""},
-	{kernelProgPathLink, "path_link", ""},
-	{kernelProgPathRename, "path_rename", ""},
-	{kernelProgPathChmod, "path_chmod", ""},
-	{kernelProgPathChown, "path_chown", ""},
-	{kernelProgSbMount, "sb_mount", ""},
-	{kernelProgSbUmount, "sb_umount", ""},
-	{kernelProgSbRemount, "sb_remount", ""},
-	{kernelProgSbPivotroot, "sb_pivotroot", ""},
-	{kernelProgMoveMount, "move_mount", ""},
-	{kernelProgPtraceCheck, "ptrace_access_check", ""},
-	{kernelProgPtraceTraceme, "ptrace_traceme", ""},
-	{kernelProgGuardBpf, "bpf", ""},
+	{program: kernelProgCountRename, lsm: "inode_rename", cache: true},
+	{program: kernelProgCountFree, lsm: "inode_free_security", cache: true},
+	{program: kernelProgBprmCreds, lsm: "bprm_creds_for_exec"},
+	{program: kernelProgBprmCheck, lsm: "bprm_check_security"},
+	{program: kernelProgBprmCommit, lsm: "bprm_committed_creds"},
+	{program: kernelProgTaskAlloc, lsm: "task_alloc"},
+	{program: kernelProgFileOpen, lsm: "file_open"},
+	{program: kernelProgPathTruncate, lsm: "path_truncate"},
+	{program: kernelProgFileTruncate, lsm: "file_truncate", optional: "before 6.2 ftruncate comes to path_truncate"},
+	{program: kernelProgFileReceive, lsm: "file_receive"},
+	{program: kernelProgMmapFile, lsm: "mmap_file"},
+	{program: kernelProgFileMprotect, lsm: "file_mprotect"},
+	{program: kernelProgPathMkdir, lsm: "path_mkdir"},
+	{program: kernelProgPathMknod, lsm: "path_mknod"},
+	{program: kernelProgPathSymlink, lsm: "path_symlink"},
+	{program: kernelProgPathUnlink, lsm: "path_unlink"},
+	{program: kernelProgPathRmdir, lsm: "path_rmdir"},
+	{program: kernelProgPathLink, lsm: "path_link"},
+	{program: kernelProgPathRename, lsm: "path_rename"},
+	{program: kernelProgPathChmod, lsm: "path_chmod"},
+	{program: kernelProgPathChown, lsm: "path_chown"},
+	{program: kernelProgSbMount, lsm: "sb_mount"},
+	{program: kernelProgSbUmount, lsm: "sb_umount"},
+	{program: kernelProgSbRemount, lsm: "sb_remount"},
+	{program: kernelProgSbPivotroot, lsm: "sb_pivotroot"},
+	{program: kernelProgMoveMount, lsm: "move_mount"},
+	{program: kernelProgPtraceCheck, lsm: "ptrace_access_check"},
+	{program: kernelProgPtraceTraceme, lsm: "ptrace_traceme"},
+	{program: kernelProgGuardBpf, lsm: "bpf"},
 }

@@ -26,9 +26,12 @@ const (
 	kernelMapLongPrograms   = "long_programs"
 	kernelMapNode           = "node"
 	kernelMapPrograms       = "programs"
+	kernelMapTallies        = "tallies"
 	kernelProgBprmCheck     = "bprm_check"
 	kernelProgBprmCommit    = "bprm_commit"
 	kernelProgBprmCreds     = "bprm_creds"
+	kernelProgCountFree     = "count_free"
+	kernelProgCountRename   = "count_rename"
 	kernelProgFileMprotect  = "file_mprotect"
 	kernelProgFileOpen      = "file_open"
 	kernelProgFileReceive   = "file_receive"
@@ -57,8 +60,13 @@ const (
 	kernelProgSbRemount     = "sb_remount"
 	kernelProgSbUmount      = "sb_umount"
 	kernelProgTaskAlloc     = "task_alloc"
+	kernelVarCacheCheck     = "cache_check"
+	kernelVarCacheMask      = "cache_mask"
+	kernelVarCacheOn        = "cache_on"
+	kernelVarEpochs         = "epochs"
 	kernelVarEventBudget    = "event_budget"
-	kernelVarHaveCast       = "have_cast"
+	kernelVarReloads        = "reloads"
+	kernelVarSets           = "sets"
 )
 
 // loadKernel returns the embedded CollectionSpec for kernel.
@@ -106,6 +114,8 @@ type kernelProgramSpecs struct {
 	BprmCheck     *ebpf.ProgramSpec `ebpf:"bprm_check"`
 	BprmCommit    *ebpf.ProgramSpec `ebpf:"bprm_commit"`
 	BprmCreds     *ebpf.ProgramSpec `ebpf:"bprm_creds"`
+	CountFree     *ebpf.ProgramSpec `ebpf:"count_free"`
+	CountRename   *ebpf.ProgramSpec `ebpf:"count_rename"`
 	FileMprotect  *ebpf.ProgramSpec `ebpf:"file_mprotect"`
 	FileOpen      *ebpf.ProgramSpec `ebpf:"file_open"`
 	FileReceive   *ebpf.ProgramSpec `ebpf:"file_receive"`
@@ -150,14 +160,20 @@ type kernelMapSpecs struct {
 	LongPrograms *ebpf.MapSpec `ebpf:"long_programs"`
 	Node         *ebpf.MapSpec `ebpf:"node"`
 	Programs     *ebpf.MapSpec `ebpf:"programs"`
+	Tallies      *ebpf.MapSpec `ebpf:"tallies"`
 }
 
 // kernelVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type kernelVariableSpecs struct {
+	CacheCheck  *ebpf.VariableSpec `ebpf:"cache_check"`
+	CacheMask   *ebpf.VariableSpec `ebpf:"cache_mask"`
+	CacheOn     *ebpf.VariableSpec `ebpf:"cache_on"`
+	Epochs      *ebpf.VariableSpec `ebpf:"epochs"`
 	EventBudget *ebpf.VariableSpec `ebpf:"event_budget"`
-	HaveCast    *ebpf.VariableSpec `ebpf:"have_cast"`
+	Reloads     *ebpf.VariableSpec `ebpf:"reloads"`
+	Sets        *ebpf.VariableSpec `ebpf:"sets"`
 }
 
 // kernelObjects contains all objects after they have been loaded into the kernel.
@@ -190,6 +206,7 @@ type kernelMaps struct {
 	LongPrograms *ebpf.Map `ebpf:"long_programs"`
 	Node         *ebpf.Map `ebpf:"node"`
 	Programs     *ebpf.Map `ebpf:"programs"`
+	Tallies      *ebpf.Map `ebpf:"tallies"`
 }
 
 func (m *kernelMaps) Close() error {
@@ -204,6 +221,7 @@ func (m *kernelMaps) Close() error {
 		m.LongPrograms,
 		m.Node,
 		m.Programs,
+		m.Tallies,
 	)
 }
 
@@ -211,8 +229,13 @@ func (m *kernelMaps) Close() error {
 //
 // It can be passed to loadKernelObjects or ebpf.CollectionSpec.LoadAndAssign.
 type kernelVariables struct {
+	CacheCheck  *ebpf.Variable `ebpf:"cache_check"`
+	CacheMask   *ebpf.Variable `ebpf:"cache_mask"`
+	CacheOn     *ebpf.Variable `ebpf:"cache_on"`
+	Epochs      *ebpf.Variable `ebpf:"epochs"`
 	EventBudget *ebpf.Variable `ebpf:"event_budget"`
-	HaveCast    *ebpf.Variable `ebpf:"have_cast"`
+	Reloads     *ebpf.Variable `ebpf:"reloads"`
+	Sets        *ebpf.Variable `ebpf:"sets"`
 }
 
 // kernelPrograms contains all programs after they have been loaded into the kernel.
@@ -222,6 +245,8 @@ type kernelPrograms struct {
 	BprmCheck     *ebpf.Program `ebpf:"bprm_check"`
 	BprmCommit    *ebpf.Program `ebpf:"bprm_commit"`
 	BprmCreds     *ebpf.Program `ebpf:"bprm_creds"`
+	CountFree     *ebpf.Program `ebpf:"count_free"`
+	CountRename   *ebpf.Program `ebpf:"count_rename"`
 	FileMprotect  *ebpf.Program `ebpf:"file_mprotect"`
 	FileOpen      *ebpf.Program `ebpf:"file_open"`
 	FileReceive   *ebpf.Program `ebpf:"file_receive"`
@@ -257,6 +282,8 @@ func (p *kernelPrograms) Close() error {
 		p.BprmCheck,
 		p.BprmCommit,
 		p.BprmCreds,
+		p.CountFree,
+		p.CountRename,
 		p.FileMprotect,
 		p.FileOpen,
 		p.FileReceive,

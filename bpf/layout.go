@@ -28,15 +28,14 @@ func layTable(a *policy.Automaton, base uint32) ([][cellBytes]byte, error) {
 		masks[i] = l.words(padMask(m, a.Words))
 	}
 	rows := make([]uint32, len(a.Rows))
-	allow := make([]uint32, len(a.Rows))
 	for i := range a.Rows {
 		var err error
-		if rows[i], allow[i], err = l.row(&a.Rows[i], a.Words); err != nil {
+		if rows[i], err = l.row(&a.Rows[i], a.Words); err != nil {
 			return nil, err
 		}
 	}
-	paths := l.dfa(&a.Paths, func(out uint32) (uint32, uint32) { return rows[out], allow[out] })
-	programs := l.dfa(&a.Programs, func(out uint32) (uint32, uint32) { return masks[out], 0 })
+	paths := l.dfa(&a.Paths, rows)
+	programs := l.dfa(&a.Programs, masks)
 
 	h := l.cell(header)
 	copy(h[8:40], a.Digest[:])
@@ -90,17 +89,16 @@ func padMask(m policy.Mask, words int) []uint64 {
 	return out
 }
 
-// row lays a rights row and returns its cell and the kinds that everybody has.
-func (l *layout) row(r *policy.Row, words int) (at, allow uint32, err error) {
+// row lays a rights row and returns its cell. A right of 0 is everybody's.
+func (l *layout) row(r *policy.Row, words int) (at uint32, err error) {
 	at = l.take(1)
 	for k := range r {
 		right := &r[k]
 		if len(right.Deny) == 0 && len(right.Grant) == 0 && len(right.AuditDeny) == 0 && len(right.AuditGrant) == 0 {
-			allow |= 1 << k
 			continue
 		}
 		if len(right.Grant) > grantsMax || len(right.AuditGrant) > grantsMax {
-			return 0, 0, fmt.Errorf("%d layers: the kernel part holds %d", max(len(right.Grant), len(right.AuditGrant)), grantsMax)
+			return 0, fmt.Errorf("%d layers: the kernel part holds %d", max(len(right.Grant), len(right.AuditGrant)), grantsMax)
 		}
 		stream := []uint64{uint64(len(right.Grant)) | uint64(len(right.AuditGrant))<<8}
 		stream = append(stream, padMask(right.Deny, words)...)
@@ -114,12 +112,12 @@ func (l *layout) row(r *policy.Row, words int) (at, allow uint32, err error) {
 		cell := l.words(stream)
 		put32(l.cell(at), 4*k, cell)
 	}
-	return at, allow, nil
+	return at, nil
 }
 
-// dfa lays an automaton and returns the cell of its start state. out gives the
-// cell and the allow set for a state's Out.
-func (l *layout) dfa(d *policy.DFA, out func(uint32) (uint32, uint32)) uint32 {
+// dfa lays an automaton and returns the cell of its start state. outs are the
+// cells of what its states' Out number.
+func (l *layout) dfa(d *policy.DFA, outs []uint32) uint32 {
 	first := l.take(len(d.States))
 	globs := make([]uint32, len(d.Globs))
 	for i := range d.Globs {
@@ -129,16 +127,17 @@ func (l *layout) dfa(d *policy.DFA, out func(uint32) (uint32, uint32)) uint32 {
 		st := &d.States[i]
 		at := first + uint32(i)
 		var flags uint32
-		o, allow := out(st.Out)
-		put32(l.cell(at), 4, o)
-		put32(l.cell(at), 32, allow)
+		put32(l.cell(at), 4, outs[st.Out])
 		put32(l.cell(at), 8, first+uint32(st.Default))
 		if st.Final {
 			flags |= stateFinal
 		}
 		if len(st.Edges) > 0 {
 			flags |= stateEdges
-			slots, mask, seed := l.edges(st.Edges, first)
+			slots, mask, seed, home := l.edges(st.Edges, first)
+			if home {
+				flags |= stateHome
+			}
 			put32(l.cell(at), 12, slots)
 			put32(l.cell(at), 16, mask)
 			put32(l.cell(at), 20, seed)
@@ -158,35 +157,53 @@ func (l *layout) dfa(d *policy.DFA, out func(uint32) (uint32, uint32)) uint32 {
 	return first + uint32(d.Start)
 }
 
+// homeMax is the most edges for which slots are sought that put every one of
+// them at the place of its hash, so that one look finds any name.
+const homeMax = 64
+
 // edges lays the slots of a state's literal names: open addressing, no name
-// farther than probeMax-1 from its place.
-func (l *layout) edges(edges []policy.Edge, first uint32) (slots, mask, seed uint32) {
+// farther than probeMax-1 from its place; home says that all are at theirs.
+func (l *layout) edges(edges []policy.Edge, first uint32) (slots, mask, seed uint32, home bool) {
 	size := 1
 	for size < 2*len(edges) && len(edges) > 1 {
 		size *= 2
 	}
-	for ; ; size *= 2 {
-		for seed = 0; seed < 16; seed++ {
-			if place, ok := placeEdges(edges, size, seed); ok {
-				slots = l.take(size)
-				for i, slot := range place {
-					l.edge(slots+slot, edges[i].Name, first+uint32(edges[i].Next))
+	lay := func(size int, seed uint32, place []uint32) (uint32, uint32, uint32, bool) {
+		slots := l.take(size)
+		home := true
+		for i, slot := range place {
+			l.edge(slots+slot, edges[i].Name, first+uint32(edges[i].Next))
+			home = home && slot == uint32(hashName(edges[i].Name, seed)>>32)&uint32(size-1)
+		}
+		return slots, uint32(size - 1), seed, home
+	}
+	if len(edges) <= homeMax {
+		for wide := size; wide <= 4*size; wide *= 2 {
+			for seed := range uint32(32) {
+				if place, ok := placeEdges(edges, wide, seed, 1); ok {
+					return lay(wide, seed, place)
 				}
-				return slots, uint32(size - 1), seed
+			}
+		}
+	}
+	for ; ; size *= 2 {
+		for seed := range uint32(16) {
+			if place, ok := placeEdges(edges, size, seed, probeMax); ok {
+				return lay(size, seed, place)
 			}
 		}
 	}
 }
 
 // placeEdges finds the slot of each edge, or reports that this size and seed
-// would put one too far from its place.
-func placeEdges(edges []policy.Edge, size int, seed uint32) ([]uint32, bool) {
+// would put one `far` or more from its place.
+func placeEdges(edges []policy.Edge, size int, seed uint32, far int) ([]uint32, bool) {
 	taken := make([]bool, size)
 	place := make([]uint32, len(edges))
 	for i := range edges {
 		h := uint32(hashName(edges[i].Name, seed) >> 32)
 		found := false
-		for p := range uint32(min(probeMax, size)) {
+		for p := range uint32(min(far, size)) {
 			slot := (h + p) & uint32(size-1)
 			if !taken[slot] {
 				taken[slot], place[i], found = true, slot, true

@@ -22,6 +22,10 @@ type Options struct {
 	Programs    int    // interned program paths up to 256 bytes; default 8,192
 	EventBytes  int    // ring of events, a power of two; default 1 MiB
 	EventBudget int    // events a second and container; default 100
+
+	NoCache      bool // walk every path
+	CacheEntries int  // directories that the cache holds, 64 bytes each, rounded up to a power of two, at most 131,072; default 16,384
+	CheckCache   bool // walk on every hit, too, and count disagreements: for tests
 }
 
 // DefaultPinDir is where maps and links live while the node is up.
@@ -41,6 +45,7 @@ func (o Options) withDefaults() Options {
 	def(&o.Programs, 8192)
 	def(&o.EventBytes, 1<<20)
 	def(&o.EventBudget, 100)
+	def(&o.CacheEntries, 16384)
 	return o
 }
 
@@ -56,7 +61,7 @@ func Load(o Options) (*Engine, error) {
 	if f := probePreempt(); !f.OK {
 		return nil, fmt.Errorf("%s: %s", f.Detail, f.Remedy)
 	}
-	spec, err := loadSpec(o)
+	spec, cacheOff, err := loadSpec(o)
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +74,7 @@ func Load(o Options) (*Engine, error) {
 		coll.Close()
 		return nil, err
 	}
+	e.cacheOff = cacheOff
 	if err := e.attach(spec); err != nil {
 		e.Close()
 		return nil, err
@@ -76,33 +82,34 @@ func Load(o Options) (*Engine, error) {
 	return e, nil
 }
 
-// loadSpec is the object, sized and cut to what this kernel has.
-func loadSpec(o Options) (*ebpf.CollectionSpec, error) {
-	spec, err := loadKernel()
-	if err != nil {
-		return nil, err
+// loadSpec is the object, sized and cut to what this kernel has, and why it is
+// without the cache, or "".
+func loadSpec(o Options) (spec *ebpf.CollectionSpec, cacheOff string, err error) {
+	if spec, err = loadKernel(); err != nil {
+		return nil, "", err
 	}
 	kernel, err := btf.LoadKernelSpec()
 	if err != nil {
-		return nil, fmt.Errorf("reading the kernel's types: %w (the kernel must be built with CONFIG_DEBUG_INFO_BTF)", err)
+		return nil, "", fmt.Errorf("reading the kernel's types: %w (the kernel must be built with CONFIG_DEBUG_INFO_BTF)", err)
 	}
 	for _, h := range hooks {
-		if !hasFunc(kernel, "bpf_lsm_"+h.lsm) {
+		if !h.cache && !hasFunc(kernel, "bpf_lsm_"+h.lsm) {
 			if h.optional == "" {
-				return nil, fmt.Errorf("this kernel has no LSM hook %s: it can't enforce policies", h.lsm)
+				return nil, "", fmt.Errorf("this kernel has no LSM hook %s: it can't enforce policies", h.lsm)
 			}
 			delete(spec.Programs, h.program)
 		}
 	}
-	if err := spec.Variables[kernelVarHaveCast].Set(hasFunc(kernel, "bpf_rdonly_cast")); err != nil {
-		return nil, err
-	}
 	if err := spec.Variables[kernelVarEventBudget].Set(uint32(o.EventBudget)); err != nil {
-		return nil, err
+		return nil, "", err
+	}
+	if cacheOff, err = setCache(spec, o, kernel); err != nil {
+		return nil, "", err
 	}
 	size := map[string]int{
 		kernelMapHeap:         o.TableBytes / cellBytes,
 		kernelMapContainers:   o.Containers,
+		kernelMapTallies:      o.Containers,
 		kernelMapBindings:     2 * o.Containers,
 		kernelMapPrograms:     o.Programs,
 		kernelMapLongPrograms: max(o.Programs/64, 16),
@@ -113,14 +120,14 @@ func loadSpec(o Options) (*ebpf.CollectionSpec, error) {
 			m.MaxEntries = uint32(n)
 		}
 		if name[0] == '.' {
-			continue // constants of this load
+			continue // each load has its own constants, cache and epochs
 		}
 		m.Pinning = ebpf.PinByName
 		if err := adoptSize(m, filepath.Join(o.PinDir, name)); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 	}
-	return spec, nil
+	return spec, cacheOff, nil
 }
 
 // adoptSize gives a map spec the size of the pinned map, if there is one.

@@ -104,7 +104,7 @@ func probePreempt() Finding {
 }
 
 func probePrograms() []Finding {
-	spec, err := loadSpec(Options{TableBytes: 4096, Containers: 1, Programs: 16, EventBytes: os.Getpagesize()}.withDefaults())
+	spec, cacheOff, err := loadSpec(Options{TableBytes: 4096, Containers: 1, Programs: 16, EventBytes: os.Getpagesize()}.withDefaults())
 	if err != nil {
 		return []Finding{{Name: "programs", Detail: err.Error(), Remedy: "run a kernel from 6.1 on"}}
 	}
@@ -117,11 +117,17 @@ func probePrograms() []Finding {
 	}
 	defer coll.Close()
 	var out []Finding
+	if cacheOff != "" {
+		out = append(out, Finding{Name: "cache", OK: true, Detail: "off, every path is walked: " + cacheOff})
+	}
 	for _, h := range hooks {
 		f := Finding{Name: "hook " + h.lsm}
 		p := coll.Programs[h.program]
 		if p == nil {
 			f.OK, f.Detail = true, "not there: "+h.optional
+			if h.cache {
+				f.Detail = "not there: there is no cache"
+			}
 			out = append(out, f)
 			continue
 		}

@@ -39,14 +39,10 @@ func newTrialKernel(t testing.TB) *trialKernel {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kernel, err := btf.LoadKernelSpec()
-	if err != nil {
+	if _, err := btf.LoadKernelSpec(); err != nil {
 		t.Skipf("no BTF: %v: runs in the VM tier", err)
 	}
 	spec.Maps["heap"].MaxEntries = trialHeap
-	if err := spec.Variables["have_cast"].Set(hasFunc(kernel, "bpf_rdonly_cast")); err != nil {
-		t.Fatal(err)
-	}
 	coll, err := ebpf.NewCollection(spec)
 	if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, os.ErrPermission) {
 		t.Skipf("%v: runs in the VM tier", err)

@@ -27,10 +27,16 @@ const (
 	trialMapLongPrograms = "long_programs"
 	trialMapNode         = "node"
 	trialMapPrograms     = "programs"
+	trialMapTallies      = "tallies"
 	trialMapTrials       = "trials"
 	trialProgRunTrials   = "run_trials"
+	trialVarCacheCheck   = "cache_check"
+	trialVarCacheMask    = "cache_mask"
+	trialVarCacheOn      = "cache_on"
+	trialVarEpochs       = "epochs"
 	trialVarEventBudget  = "event_budget"
-	trialVarHaveCast     = "have_cast"
+	trialVarReloads      = "reloads"
+	trialVarSets         = "sets"
 )
 
 // loadTrial returns the embedded CollectionSpec for trial.
@@ -93,6 +99,7 @@ type trialMapSpecs struct {
 	LongPrograms *ebpf.MapSpec `ebpf:"long_programs"`
 	Node         *ebpf.MapSpec `ebpf:"node"`
 	Programs     *ebpf.MapSpec `ebpf:"programs"`
+	Tallies      *ebpf.MapSpec `ebpf:"tallies"`
 	Trials       *ebpf.MapSpec `ebpf:"trials"`
 }
 
@@ -100,8 +107,13 @@ type trialMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type trialVariableSpecs struct {
+	CacheCheck  *ebpf.VariableSpec `ebpf:"cache_check"`
+	CacheMask   *ebpf.VariableSpec `ebpf:"cache_mask"`
+	CacheOn     *ebpf.VariableSpec `ebpf:"cache_on"`
+	Epochs      *ebpf.VariableSpec `ebpf:"epochs"`
 	EventBudget *ebpf.VariableSpec `ebpf:"event_budget"`
-	HaveCast    *ebpf.VariableSpec `ebpf:"have_cast"`
+	Reloads     *ebpf.VariableSpec `ebpf:"reloads"`
+	Sets        *ebpf.VariableSpec `ebpf:"sets"`
 }
 
 // trialObjects contains all objects after they have been loaded into the kernel.
@@ -135,6 +147,7 @@ type trialMaps struct {
 	LongPrograms *ebpf.Map `ebpf:"long_programs"`
 	Node         *ebpf.Map `ebpf:"node"`
 	Programs     *ebpf.Map `ebpf:"programs"`
+	Tallies      *ebpf.Map `ebpf:"tallies"`
 	Trials       *ebpf.Map `ebpf:"trials"`
 }
 
@@ -151,6 +164,7 @@ func (m *trialMaps) Close() error {
 		m.LongPrograms,
 		m.Node,
 		m.Programs,
+		m.Tallies,
 		m.Trials,
 	)
 }
@@ -159,8 +173,13 @@ func (m *trialMaps) Close() error {
 //
 // It can be passed to loadTrialObjects or ebpf.CollectionSpec.LoadAndAssign.
 type trialVariables struct {
+	CacheCheck  *ebpf.Variable `ebpf:"cache_check"`
+	CacheMask   *ebpf.Variable `ebpf:"cache_mask"`
+	CacheOn     *ebpf.Variable `ebpf:"cache_on"`
+	Epochs      *ebpf.Variable `ebpf:"epochs"`
 	EventBudget *ebpf.Variable `ebpf:"event_budget"`
-	HaveCast    *ebpf.Variable `ebpf:"have_cast"`
+	Reloads     *ebpf.Variable `ebpf:"reloads"`
+	Sets        *ebpf.Variable `ebpf:"sets"`
 }
 
 // trialPrograms contains all programs after they have been loaded into the kernel.

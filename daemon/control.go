@@ -91,6 +91,7 @@ func (d *daemon) serveControl(ctx context.Context, l net.Listener) {
 		})
 	}
 	handle("GET /v1/ps", func(*http.Request) (any, error) { return d.registry.ps() })
+	handle("GET /v1/cache", func(*http.Request) (any, error) { return d.registry.cache(), nil })
 	handle("POST /v1/attach", func(req *http.Request) (any, error) {
 		var a attachRequest
 		if err := json.NewDecoder(req.Body).Decode(&a); err != nil {

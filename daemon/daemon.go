@@ -52,6 +52,9 @@ and reports events until it is told to end. Ending it leaves enforcement on;
 	f.IntVar(&s.kernel.TableBytes, "table-bytes", 0, "memory for all tables, in bytes (default 33554432)")
 	f.IntVar(&s.kernel.Containers, "containers", 0, "containers at a time (default 4096)")
 	f.IntVar(&s.kernel.EventBudget, "event-budget", 0, "events a second and container (default 100)")
+	f.BoolVar(&s.kernel.NoCache, "no-cache", false, "walk every path: the same answers, slower")
+	f.IntVar(&s.kernel.CacheEntries, "cache-entries", 0, "directories that the cache holds, 64 bytes each (default 16384)")
+	f.BoolVar(&s.kernel.CheckCache, "check-cache", false, "walk on every hit, too, and report disagreements: for tests")
 	return cmd
 }
 

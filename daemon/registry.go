@@ -27,6 +27,10 @@ type kernel interface {
 	Label(bpf.Instance) (int, error)
 	Tasks() (map[bpf.Instance]int, error)
 	Counts(bpf.Instance) (bpf.Counts, error)
+	CacheOff() string
+	CacheEntries() int
+	CacheCounts(bpf.Instance) (bpf.CacheCounts, error)
+	CacheTotals() bpf.CacheCounts
 	Read(context.Context, func(bpf.Event)) error
 	Sweep() error
 	Release() error

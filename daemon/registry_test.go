@@ -90,8 +90,14 @@ func (k *fakeKernel) NamespaceID(fd int) (bpf.NamespaceID, error) {
 	err := unix.Fstat(fd, &st)
 	return bpf.NamespaceID(st.Ino), err
 }
-func (k *fakeKernel) Label(bpf.Instance) (int, error)                   { return 0, nil }
-func (k *fakeKernel) Tasks() (map[bpf.Instance]int, error)              { return k.tasks, nil }
+func (k *fakeKernel) Label(bpf.Instance) (int, error)      { return 0, nil }
+func (k *fakeKernel) Tasks() (map[bpf.Instance]int, error) { return k.tasks, nil }
+func (k *fakeKernel) CacheOff() string                     { return "" }
+func (k *fakeKernel) CacheEntries() int                    { return 0 }
+func (k *fakeKernel) CacheCounts(bpf.Instance) (bpf.CacheCounts, error) {
+	return bpf.CacheCounts{}, nil
+}
+func (k *fakeKernel) CacheTotals() bpf.CacheCounts                      { return bpf.CacheCounts{} }
 func (k *fakeKernel) Counts(bpf.Instance) (bpf.Counts, error)           { return bpf.Counts{}, nil }
 func (k *fakeKernel) Read(ctx context.Context, _ func(bpf.Event)) error { <-ctx.Done(); return nil }
 func (k *fakeKernel) Sweep() error                                      { return nil }

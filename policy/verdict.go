@@ -34,10 +34,11 @@ const (
 	ReasonGone           // the label's container or table is gone
 	ReasonTask           // driving a task that has other rights
 	ReasonGuard          // the enforcement's own objects
+	ReasonCache          // the cache was wrong: found only where it is checked on purpose
 )
 
 var reasonNames = []string{"none", "rule", "default", "foreign", "limit", "inexact", "frozen",
-	"gain", "subtree", "memfd", "busy", "gone", "task", "guard"}
+	"gain", "subtree", "memfd", "busy", "gone", "task", "guard", "cache"}
 
 // String is the word used in events, logs and explanations.
 func (r Reason) String() string {

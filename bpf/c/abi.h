@@ -26,6 +26,9 @@ typedef long long s64;
 #define PROGRAMS_MAX 6	   /* programs of one exec: script, nested interpreters, binary */
 #define INHERIT_MAX 16	   /* programs kept by `inherit: true` */
 #define PROBE_MAX 8	   /* slots looked at for one literal name */
+#define MEMO 8		   /* rows that a label remembers its rights on */
+#define STRIPES 1024	   /* epochs of freed directories */
+#define WAYS 2		   /* entries of a cache set */
 #define SHORT_PROGRAM 256  /* bytes of a path in the map of ordinary programs */
 #define EVENT_SHORT 512	   /* bytes of a path in an ordinary event */
 
@@ -41,8 +44,14 @@ enum kind { KIND_READ, KIND_MODIFY, KIND_CREATE, KIND_DELETE, KIND_ATTR, KIND_EX
 /* Reasons: policy.Reason. */
 enum reason {
 	R_NONE, R_RULE, R_DEFAULT, R_FOREIGN, R_LIMIT, R_INEXACT, R_FROZEN,
-	R_GAIN, R_SUBTREE, R_MEMFD, R_BUSY, R_GONE, R_TASK, R_GUARD,
+	R_GAIN, R_SUBTREE, R_MEMFD, R_BUSY, R_GONE, R_TASK, R_GUARD, R_CACHE,
 };
+
+/* Why a walk is not stored: refusalNames in cache.go. */
+enum refusal { NO_PATH, NO_SYSTEM, NO_LOCK, NO_EPOCH, NO_SLOT, REFUSALS };
+
+/* What made an entry stale: staleNames in cache.go. */
+enum stale { BY_MOUNT, BY_DIRECTORY, BY_POLICY, STALES };
 
 /* What was tried: opNames in events.go. */
 enum op {
@@ -100,12 +109,12 @@ struct state {
 	u32 seed;	/* of the hash */
 	u32 glob;	/* cell of the byte automaton */
 	u32 glob_next;	/* first cell of its targets, one u32 per class */
-	u32 allow;	/* kinds allowed to everybody, by every layer: no row needed */
-	u32 pad[7];
+	u32 pad[8];
 };
 #define S_FINAL 1 /* every suffix has this out */
 #define S_EDGES 2
 #define S_GLOB 4
+#define S_HOME 8 /* every edge is in the slot of its hash */
 
 #define EDGE_WORDS 6
 /* A literal name. len 0: empty slot. Names over 48 bytes go on in cell more. */
@@ -149,10 +158,12 @@ struct scratch {
 	u32 steps;  /* used entries of walk */
 	u32 name_len;
 	u32 at;	   /* of run_bytes: where the component begins; of match_glob: state */
-	u32 result; /* of a loop: enum reason, or GOING */
-	u32 pad;
+	u32 result; /* of a loop: enum reason */
+	u32 parent; /* where the path without its last name led */
 	u64 here;  /* of climb: the dentry */
 	u64 above; /* of climb: the mount */
+	u64 stamp; /* moves() before the walk */
+	u64 locks; /* both_locks() during the walk */
 	u64 name[NAME_WORDS];
 	u64 walk[WALK_MAX]; /* dentries, leaf first; 0: a mount was crossed */
 };
@@ -160,9 +171,12 @@ struct scratch {
 /* What a confined task carries. */
 struct label {
 	u64 instance; /* 0: none */
-	u64 table;    /* that mask was derived for */
+	u64 table;    /* that mask was derived for; 0: for none yet */
+	u64 reloads;  /* when table was last seen to be in force; 0: never */
+	u64 ns;	      /* namespace in which it was bound */
+	u64 hits;     /* of the cache, not yet in a tally */
+	u64 memo[MEMO]; /* row << 8 | kinds that mask is known to have there */
 	u64 mask[MASK_WORDS];
-	u64 ns; /* namespace in which it was bound */
 	u32 slot;
 	u8 pending;   /* the first exec is under way */
 	u8 programs_n;
@@ -177,6 +191,49 @@ struct label {
 	u64 next_mask[MASK_WORDS];
 	u64 next_table;
 	struct scratch s;
+};
+
+/*
+ * The cache: where a directory leads, so that of a path in it only the last
+ * name is left to run. An entry says: below the mount `mount` of namespace `ns`,
+ * the directory whose inode is at `inode` is at `state` of `table`, as long as
+ * nothing moved. `stamp` is the sum of three numbers that only grow: the
+ * namespace's event counter, the epoch of directory renames, the stripe of
+ * freed directories; equal sums mean that none of them moved.
+ */
+struct entry {
+	u32 seq; /* odd while it is written */
+	u32 state; /* of the directory; IS_FINAL set if everything below is alike */
+	u32 out; /* cell of that state's row */
+	u32 event; /* low half of the event counter: which part of a stamp moved */
+	u64 inode; /* its address; MOUNT_ROOT: the mount's own root, not what is in it */
+	u64 mount;
+	u64 ns;
+	u64 table;
+	u64 stamp;
+	u64 ino; /* inode number: it chooses the stripe */
+};
+#define IS_FINAL (1u << 31)
+#define MOUNT_ROOT 1ULL
+struct set {
+	struct entry way[WAYS];
+};
+
+/* The numbers that invalidate, besides the kernel's own event counters. */
+struct epochs {
+	u64 renames;	      /* of directories, anywhere */
+	u64 freed[STRIPES];   /* inodes of directories, by inode number */
+};
+
+/* What the cache did for one container. */
+struct tally {
+	u64 hit;
+	u64 fill;
+	u64 refused[REFUSALS]; /* walks that were not stored, by enum refusal */
+	u64 stale[STALES];     /* entries found dead when stored anew, by enum stale */
+	u64 evicted;	       /* live entries of other directories written over */
+	u64 disagreed;	       /* hits that a walk contradicted; counted when asked to check */
+	u64 pad[4];
 };
 
 /* Interned paths of programs. */
@@ -224,7 +281,7 @@ struct node {
 	u64 seed;      /* of the program keys, random */
 	u64 instances; /* last one given out */
 	u64 tables;    /* last generation given out */
-	u64 pad;
+	u64 loads;     /* of the kernel part */
 };
 
 _Static_assert(sizeof(struct node) == 64, "node");
@@ -235,3 +292,5 @@ _Static_assert(sizeof(struct edge) == CELL_BYTES, "edge");
 _Static_assert(sizeof(struct glob) == CELL_BYTES, "glob");
 _Static_assert(__builtin_offsetof(struct event, path) == 240, "event");
 _Static_assert(sizeof(struct row) == CELL_BYTES, "row");
+_Static_assert(sizeof(struct entry) == 64, "entry");
+_Static_assert(sizeof(struct tally) == 128, "tally");

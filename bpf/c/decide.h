@@ -9,16 +9,20 @@
 
 #include "subject.h"
 
-/* The running task's label, or NULL: not confined. The plain load makes the
- * answer nearly free for tasks that never had a label. */
-static __always_inline struct label *any_label(void)
+/* What the running task has for a label, be it that of no instance, or NULL. The
+ * plain load makes the answer nearly free for tasks that never had one. */
+static __always_inline struct label *stored_label(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct label *l;
 
-	if (!task->bpf_storage)
-		return NULL;
-	l = bpf_task_storage_get(&labels, task, NULL, 0);
+	return task->bpf_storage ? bpf_task_storage_get(&labels, task, NULL, 0) : NULL;
+}
+
+/* The running task's label, or NULL: not confined. */
+static __always_inline struct label *any_label(void)
+{
+	struct label *l = stored_label();
+
 	return l && l->instance ? l : NULL;
 }
 
@@ -68,12 +72,12 @@ static __always_inline u32 how(u32 reason, u32 kind, u32 op, u32 denied)
 static __always_inline struct table *table_of(struct label *l)
 {
 	struct container *c = row_of(l);
+	u64 now = ONCE(reloads), id;
 	struct table *t;
-	u64 id;
 
 	if (!c)
 		return NULL;
-	id = c->table;
+	id = ONCE(c->table);
 	t = (struct table *)cell_at(id);
 	if (!t || t->id != id)
 		return NULL;
@@ -82,6 +86,8 @@ static __always_inline struct table *table_of(struct label *l)
 			return NULL;
 		l->table = id;
 	}
+	if (cache_on && !l->pending)
+		l->reloads = now;
 	return t;
 }
 
@@ -94,15 +100,32 @@ static __always_inline int refuse(struct label *l, const struct table *t, u32 op
 	return ANSWER(denied, EACCES);
 }
 
-/* 1: denied, 0: allowed. */
-__noinline int decide(struct label *l, u32 op, u32 access)
+/* Something without a path: a pipe, a socket, a memfd. */
+static __always_inline int without_path(struct label *l, const struct table *t, u32 op, u32 access)
 {
+	int denied;
+
+	if (!(access & A_EXEC) || t->flags & T_MEMFD)
+		return 0;
+	climb(&l->s);
+	denied = !(t->flags & T_MEMFD_AUDIT);
+	report(l, how(R_MEMFD, KIND_EXEC, op, denied));
+	return denied;
+}
+
+/* 1: denied, 0: allowed. `row`: what quick_row() said. */
+__noinline int decide(struct label *l, u32 op, u32 access, u32 row)
+{
+	bool known = row;
 	struct table *t;
+	struct state *st;
+	u64 ns;
 	int r;
 
 	if (!l)
 		return 1;
-	if (kernel_mount(l->s.mnt) && layer_mount(l->s.mnt))
+	ns = PEEK(l->s.mnt, struct mount, mnt_ns);
+	if (ns == MNT_NS_INTERNAL && layer_mount(l->s.mnt))
 		return 0;
 	t = table_of(l);
 	if (!t) {
@@ -110,48 +133,124 @@ __noinline int decide(struct label *l, u32 op, u32 access)
 		report(l, how(R_GONE, first_kind(access), op, 1));
 		return 1;
 	}
-	if (kernel_mount(l->s.mnt)) { /* a pipe, a socket, a memfd: no path to judge */
-		if (!(access & A_EXEC) || t->flags & T_MEMFD)
+	if (ns == MNT_NS_INTERNAL)
+		return without_path(l, t, op, access);
+	if (!known) {
+		if (cache_on)
+			l->s.stamp = moves(ns);
+		r = walk(&l->s, t->paths, l->ns);
+		st = (struct state *)cell_at(l->s.state);
+		if (r == R_NONE && !st)
+			r = R_GONE;
+		if (r != R_NONE || !st) {
+			if (cache_on)
+				COUNT(l, refused[NO_PATH]);
+			if (r == R_FOREIGN)
+				climb(&l->s); /* for the event: as much of the path as there is */
+			return refuse(l, t, op, access, r) != 0;
+		}
+		row = st->out;
+		if (cache_on && !l->pending)
+			fill(l);
+		if (remembers(l, row, access))
 			return 0;
-		climb(&l->s);
-		r = !(t->flags & T_MEMFD_AUDIT);
-		report(l, how(R_MEMFD, KIND_EXEC, op, r));
-		return r;
 	}
-	r = walk(&l->s, t->paths, l->ns);
-	if (r != R_NONE) {
-		if (r == R_FOREIGN)
-			climb(&l->s); /* for the event: as much of the path as there is */
-		return refuse(l, t, op, access, r) != 0;
-	}
-	r = judge((struct mask *)l->mask, l->s.state, access, t->words);
-	if (!r)
+	r = judge_row((struct mask *)l->mask, row, access, t->words);
+	if (!r) {
+		remember(l, row, access);
 		return 0;
+	}
+	if (known)
+		climb(&l->s); /* for the event */
 	report(l, how(R_RULE, r >> 8, op, (r & 0xff) == DENIED));
 	return (r & 0xff) == DENIED;
 }
 
-/* decide() for a path. */
+/* Whether a walk leads where the cache said that it does. What moves in between
+ * is for the caller to see. */
+static __always_inline bool walk_agrees(struct label *l, u32 state)
+{
+	struct table *t = l ? (struct table *)cell_at(l->table) : NULL;
+
+	if (!t)
+		return 0;
+	return walk(&l->s, t->paths, l->ns) == R_NONE && l->s.state == state;
+}
+
+/* What cache_check asks for at every hit: denies nothing and counts. Returns
+ * whether the hit may be used. */
+static __always_inline bool agrees(struct label *l, u64 mnt, u64 dentry, u32 row)
+{
+	u64 ns = PEEK(mnt, struct mount, mnt_ns), before = moves(ns);
+	u32 state = l->s.state, seq = dentry_sequence(dentry);
+
+	if (cached(l, mnt, dentry) != row || l->s.state != state)
+		return false; /* the entry is not the same any more */
+	if (walk_agrees(l, state))
+		return true;
+	if (before != moves(ns) || seq != dentry_sequence(dentry) || l->reloads != ONCE(reloads))
+		return false; /* something moved in between */
+	COUNT(l, disagreed);
+	report(l, how(R_CACHE, KIND_READ, OP_OPEN, 0));
+	return false;
+}
+
+/*
+ * The hit path: the row of a path, if the label's table is in force (and its
+ * first exec over) and the cache knows where the path leads; else 0.
+ */
+static __always_inline u32 quick_row(struct label *l, u64 mnt, u64 dentry)
+{
+	u32 row;
+
+	if (l->reloads != ONCE(reloads))
+		return 0;
+	row = cached(l, mnt, dentry);
+	if (cache_check && row && !agrees(l, mnt, dentry, row))
+		return 0;
+	return row;
+}
+
+/* quick_row() for hooks that are not hot: one copy of it for all. */
+__noinline u32 known_row(struct label *l)
+{
+	if (!l)
+		return 0;
+	return quick_row(l, TYPED(struct mount, l->s.mnt), TYPED(struct dentry, l->s.dentry));
+}
+
+/* What decide() says of a path, sooner if it can be. */
 static __always_inline int on_path(struct label *l, u32 op, u32 access, const struct vfsmount *mnt,
 				   const struct dentry *dentry)
 {
+	u32 row;
+
 	aim(&l->s, mnt, dentry);
-	return ANSWER(decide(l, op, access), EACCES);
+	row = known_row(l);
+	if (row && remembers(l, row, access))
+		return 0;
+	return ANSWER(decide(l, op, access, row), EACCES);
 }
 
-/* decide() for an open file. Of a mapping of an overlayfs file the kernel (from
- * 6.7) keeps the file of the layer, in a struct backing_file that knows the path
- * by which it was opened. */
+/* on_path() for an open file. */
 static __always_inline int on_file(struct label *l, u32 op, u32 access, struct file *file)
 {
+	return on_path(l, op, access, file->f_path.mnt, file->f_path.dentry);
+}
+
+/* on_file() for a mapping. Of a file on overlayfs the kernel (from 6.7) maps the
+ * file of the layer, in a struct backing_file that knows the path by which it
+ * was opened. */
+static __always_inline int on_mapping(struct label *l, struct file *file)
+{
 	aim(&l->s, file->f_path.mnt, file->f_path.dentry);
-	if (op == OP_MMAP && bpf_core_type_exists(struct backing_file) && kernel_mount(l->s.mnt) && layer_mount(l->s.mnt)) {
+	if (bpf_core_type_exists(struct backing_file) && kernel_mount(l->s.mnt) && layer_mount(l->s.mnt)) {
 		u64 at = number_of(&l->s, file);
 
 		l->s.mnt = mount_of(GET64(at, struct backing_file, user_path.mnt));
 		l->s.dentry = GET64(at, struct backing_file, user_path.dentry);
 	}
-	return ANSWER(decide(l, op, access), EACCES);
+	return ANSWER(decide(l, OP_MMAP, A_EXEC, 0), EACCES);
 }
 
 /* Whether this is overlayfs opening the file of a layer, before 6.7: it carries

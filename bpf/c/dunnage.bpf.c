@@ -9,6 +9,7 @@
  *   step.h         one step of an automaton on one name
  *   walk.h         (mount, dentry) -> state
  *   judge.h        state, mask -> verdict; gain by link and rename
+ *   cache.h        where directories lead, remembered
  *   report.h       events
  *   subject.h      programs, interned; masks derived from them
  *   decide.h       the one function that decides
@@ -23,6 +24,7 @@
 #include "hooks_name.h"
 #include "hooks_exec.h"
 #include "hooks_guard.h"
+#include "hooks_cache.h"
 #include "tasks.h"
 
 char LICENSE[] SEC("license") = "GPL";

@@ -45,6 +45,7 @@ static __always_inline int label_at_exec(void)
 	l->slot = slot;
 	l->ns = ns;
 	l->table = 0;
+	l->reloads = 0;
 	l->programs_n = 0;
 	l->inherited_n = 0;
 	l->next_n = 0;
@@ -177,9 +178,11 @@ int BPF_PROG(bprm_commit, struct linux_binprm *bprm)
 	__builtin_memcpy(l->programs, l->next, sizeof(l->programs));
 	__builtin_memcpy(l->inherited, l->next_inherited, sizeof(l->inherited));
 	__builtin_memcpy(l->mask, l->next_mask, sizeof(l->mask));
+	forget_rights(l);
 	l->programs_n = l->next_n;
 	l->inherited_n = l->next_inherited_n;
 	l->table = l->next_table;
+	l->reloads = 0;
 	if (!l->pending)
 		return 0;
 	l->pending = 0;
@@ -211,6 +214,7 @@ int BPF_PROG(task_alloc, struct task_struct *task, unsigned long clone_flags, in
 	child->programs_n = l->programs_n;
 	child->inherited_n = l->inherited_n;
 	child->table = l->table;
+	child->reloads = l->reloads;
 	child->ns = l->ns;
 	child->slot = l->slot;
 	child->instance = l->instance;

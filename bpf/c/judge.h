@@ -74,27 +74,20 @@ __noinline int judge_right(struct mask *m, u32 right, u32 words)
 	return 0;
 }
 
-/* Judges the kinds in `access` at a state. Returns 0, or DENIED or REPORTED
- * with the first such kind shifted left by 8. */
-static __always_inline int judge(struct mask *m, u32 state, u32 access, u32 words)
+/* Judges the kinds in `access` by a row. Returns 0, or DENIED or REPORTED with
+ * the first such kind shifted left by 8. */
+__noinline int judge_row(struct mask *m, u32 at, u32 access, u32 words)
 {
-	struct state *st = (struct state *)cell_at(state);
-	struct row *row;
+	struct row *row = (struct row *)cell_at(at);
 	int reported = 0;
-	u32 need, k;
+	u32 k;
 
-	if (!st)
-		return DENIED;
-	need = access & ~st->allow;
-	if (!need)
-		return 0;
-	row = (struct row *)cell_at(st->out);
-	if (!row)
+	if (!m || !row)
 		return DENIED;
 	for (k = 0; k < KIND_COUNT; k++) {
 		int v;
 
-		if (!(need & (1 << k)) || !row->right[k])
+		if (!(access & (1 << k)) || !row->right[k])
 			continue;
 		v = judge_right(m, row->right[k], words);
 		if (v == DENIED)
@@ -103,6 +96,31 @@ static __always_inline int judge(struct mask *m, u32 state, u32 access, u32 word
 			reported = v | k << 8;
 	}
 	return reported;
+}
+
+/*
+ * A label remembers the rows at which it was allowed something, and what:
+ * while its mask is the same, so is the answer, however many layers and
+ * programs were behind it.
+ */
+static __always_inline bool remembers(const struct label *l, u32 row, u32 access)
+{
+	u64 memo = l->memo[row % MEMO];
+
+	return memo >> 8 == row && !(access & ~(u32)memo);
+}
+
+static __always_inline void remember(struct label *l, u32 row, u32 access)
+{
+	u64 memo = l->memo[row % MEMO];
+
+	l->memo[row % MEMO] = (memo >> 8 == row ? memo : (u64)row << 8) | access;
+}
+
+/* Whenever the mask changes. */
+static __always_inline void forget_rights(struct label *l)
+{
+	__builtin_memset(l->memo, 0, sizeof(l->memo));
 }
 
 /* Whether mask `a` of one stream is a subset of mask `b` of another. */

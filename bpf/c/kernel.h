@@ -42,8 +42,7 @@ enum bpf_map_type_ {
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct qstr {
-	u32 hash;
-	u32 len;
+	u64 hash_len; /* the length is the upper half */
 	const unsigned char *name;
 };
 
@@ -52,19 +51,38 @@ struct super_block {
 	unsigned long s_magic;
 };
 
+typedef struct {
+	s64 counter;
+} atomic_long_t;
+
+struct rw_semaphore {
+	atomic_long_t count; /* not in real-time kernels */
+};
+
 struct inode {
 	umode_t i_mode;
 	u32 i_flags;
 	unsigned long i_ino;
 	struct super_block *i_sb;
+	struct rw_semaphore i_rwsem;
 	void *i_private;
 };
 
+typedef struct {
+	u32 sequence;
+} seqcount_t;
+
+typedef struct {
+	seqcount_t seqcount;
+} seqcount_spinlock_t;
+
 struct dentry {
 	u32 d_flags;
+	seqcount_spinlock_t d_seq;
 	struct dentry *d_parent;
 	struct qstr d_name;
 	struct inode *d_inode;
+	struct super_block *d_sb;
 };
 
 struct vfsmount {
@@ -80,6 +98,7 @@ struct ns_common {
 struct mnt_namespace {
 	struct ns_common ns;
 	u64 seq; /* up to 6.17 */
+	u64 event; /* moves with every change of the mounts */
 };
 
 struct mount {
@@ -148,6 +167,8 @@ struct iattr {
 	u32 ia_valid;
 };
 
+enum special_kfunc_type { KF_bpf_rdonly_cast = 8 }; /* from 6.2 */
+
 struct seq_file;
 struct bpf_iter_meta {
 	struct seq_file *seq;
@@ -176,6 +197,10 @@ struct timespec64 {
 #define O_TMPFILE_BIT 020000000
 #define MNT_NS_INTERNAL ((u64)-22)	/* ERR_PTR(-EINVAL), fs/mount.h */
 #define DCACHE_OP_COMPARE 0x2		/* include/linux/dcache.h; the bit is the same 5.10 to 7.3 */
+#define DCACHE_OP_REVALIDATE 0x4	/* include/linux/dcache.h; the bit is the same 5.10 to 7.3 */
+#define RWSEM_WRITER_LOCKED 1		/* kernel/locking/rwsem.c */
+#define DEBUGFS_MAGIC 0x64626720
+#define TRACEFS_MAGIC 0x74726163
 #define S_CASEFOLD (1 << 15)		/* inode flag, include/linux/fs.h */
 #define PROC_SUPER_MAGIC 0x9fa0
 #define EXT4_SUPER_MAGIC 0xef53

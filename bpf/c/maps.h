@@ -104,6 +104,9 @@ struct {
 	__type(value, struct node);
 } node SEC(".maps");
 
-/* What the kernel offers, probed by the loader; constants to the verifier. */
-const volatile bool have_cast = false;	/* bpf_rdonly_cast, from 6.2 */
+/* Moves after any container's table was replaced: never twice the same number
+ * while the node is up, whichever load of the kernel part counts. */
+u64 reloads = 1;
+
+/* Constants to the verifier, set by the loader. */
 const volatile u32 event_budget = 100; /* events a second and container */

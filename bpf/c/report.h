@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "judge.h"
+#include "cache.h"
 
 static __always_inline struct node *the_node(void)
 {
@@ -52,7 +52,7 @@ static long spell_one(u32 i, struct spell_round *r)
 	dentry = s->walk[step];
 	if (!dentry)
 		return 0;
-	len = GET32(dentry, struct dentry, d_name.len);
+	len = name_length(TYPED(struct dentry, dentry));
 	if (len > NAME_BYTES || at + len + 1 >= PATH_BYTES) {
 		s->result = R_LIMIT;
 		return 1;

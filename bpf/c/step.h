@@ -155,7 +155,7 @@ __noinline u32 step(struct scratch *s, u32 from)
 	if (st->flags & S_EDGES) {
 		for (i = 0; i < PROBE_MAX; i++) {
 			next = find_edge(s, st->edges + (((u32)(h >> 32) + i) & st->edge_mask));
-			if (next != OTHER_NAME)
+			if (next != OTHER_NAME || st->flags & S_HOME)
 				break;
 		}
 	}
@@ -167,4 +167,49 @@ __noinline u32 step(struct scratch *s, u32 from)
 			return u32_at(st->glob_next, class - 1);
 	}
 	return st->other;
+}
+
+/* The part of a little-endian word that is its first `len` bytes, len < 8. */
+static __always_inline u64 first_bytes(u64 word, u32 len)
+{
+	return word & ((1ULL << (8 * (len & 7))) - 1);
+}
+
+static __always_inline u32 name_length(u64 dentry)
+{
+	return THROUGH(dentry, struct dentry, d_name.hash_len) >> 32;
+}
+
+/* step() by the name of a dentry from cell `from`, where st is. Nearly every
+ * name is found here without a call: up to 16 bytes, and literal. */
+static __always_inline u32 step_by(struct scratch *s, u32 from, const struct state *st, u64 dentry)
+{
+	u64 at, h, first, second = 0;
+	u32 len, flags = st->flags;
+	const struct edge *e;
+
+	if (!(flags & (S_EDGES | S_GLOB)))
+		return st->other;
+	len = name_length(dentry);
+	at = THROUGH(dentry, struct dentry, d_name.name);
+	if (flags & S_EDGES && len - 1 < 16) {
+		first = load64(at);
+		if (len < 8)
+			first = first_bytes(first, len);
+		h = hash_word(st->seed, first);
+		if (len > 8) {
+			second = load64(at + 8);
+			if (len < 16)
+				second = first_bytes(second, len);
+			h = hash_word(h, second);
+		}
+		e = (const struct edge *)cell_at(st->edges + ((u32)(h >> 32) & st->edge_mask));
+		if (e && e->len == len && e->name[0] == first && e->name[1] == second)
+			return e->next;
+		if (e && (!e->len || flags & S_HOME) && !(flags & S_GLOB))
+			return st->other;
+	}
+	s->name_at = at;
+	s->name_len = len;
+	return step(s, from);
 }

@@ -99,6 +99,7 @@ __noinline int refresh(struct label *l, u64 table)
 	if (!l)
 		return R_GONE;
 	m = (struct mask *)l->mask;
+	forget_rights(l);
 	anybody(m);
 	for (i = 0; i < PROGRAMS_MAX; i++) {
 		if (i >= l->programs_n)
@@ -114,12 +115,6 @@ __noinline int refresh(struct label *l, u64 table)
 	}
 	l->table = table;
 	return R_NONE;
-}
-
-/* The part of a little-endian word that is its first `len` bytes, len < 8. */
-static __always_inline u64 first_bytes(u64 word, u32 len)
-{
-	return word & ((1ULL << (8 * (len & 7))) - 1);
 }
 
 struct desk_round {

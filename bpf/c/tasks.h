@@ -105,7 +105,7 @@ int label_tasks(struct bpf_iter__task *ctx)
 	if (exe) {
 		made->s.mnt = mount_of(GET64(exe, struct file, f_path.mnt));
 		made->s.dentry = GET64(exe, struct file, f_path.dentry);
-		made->programs[0] = own_mount(made->s.mnt, ns) ? intern(&made->s) : 0;
+		made->programs[0] = namespace_id(GET64(made->s.mnt, struct mount, mnt_ns)) == ns ? intern(&made->s) : 0;
 		made->programs_n = 1;
 	}
 	made->pending = 0;

@@ -17,11 +17,12 @@ extern void mount_lock __ksym;
 /* Says which path is meant. */
 static __always_inline void aim(struct scratch *s, const struct vfsmount *mnt, const struct dentry *dentry)
 {
-	s->mnt = mount_of(number_of(s, mnt));
-	s->dentry = number_of(s, dentry);
+	ONCE(s->mnt) = mount_of((u64)mnt);
+	ONCE(s->dentry) = (u64)dentry;
 }
 
 #define WALK_TRIES 32
+#define QUICK 8 /* levels that are walked without a call each */
 #define BEING_WRITTEN 0x100000001ULL /* of both_locks() */
 
 static __always_inline u64 both_locks(void)
@@ -50,24 +51,23 @@ static __always_inline bool layer_mount(u64 mnt)
 	return !(GET64(sb, struct super_block, s_flags) & SB_KERNMOUNT);
 }
 
-/* Whether the mount is the task's own: in the namespace where it is now, or in
- * the one in which its label was bound. */
-static __always_inline bool own_mount(u64 mnt, u64 label_ns)
+/* Whether a mount in namespace `ns` (its address) is the task's own: in the
+ * namespace in which its label was bound, or in the one where it is now. */
+static __always_inline bool own_namespace(u64 ns, u64 id, u64 label_ns)
 {
-	u64 ns = GET64(mnt, struct mount, mnt_ns);
-
-	if (ns == 0 || ns == MNT_NS_INTERNAL)
-		return false;
-	return ns == current_namespace() || namespace_id(ns) == label_ns;
+	return id == label_ns || (ns && ns == current_namespace());
 }
 
+/* Climbs on from s->here, s->above. Deep paths only: the first levels are
+ * climbed without a call a level. */
 static long climb_one(u32 i, struct round *r)
 {
 	struct scratch *s = r->s;
 	u64 dentry = s->here, mnt = s->above, up;
+	u32 at = QUICK + i;
 
-	s->steps = i;
-	if (i >= WALK_MAX)
+	s->steps = at;
+	if (at >= WALK_MAX)
 		return 1;
 	if (dentry == GET64(mnt, struct mount, mnt.mnt_root)) {
 		up = GET64(mnt, struct mount, mnt_parent);
@@ -75,17 +75,17 @@ static long climb_one(u32 i, struct round *r)
 			s->result = R_NONE;
 			return 1;
 		}
-		s->walk[i] = 0;
+		s->walk[at] = 0;
 		s->here = GET64(mnt, struct mount, mnt_mountpoint);
 		s->above = up;
 		return 0;
 	}
 	up = GET64(dentry, struct dentry, d_parent);
-	if (up == dentry || !up) { /* disconnected: opened by handle, or a read went wrong */
+	if (up == dentry || !up) {
 		s->result = R_FOREIGN;
 		return 1;
 	}
-	s->walk[i] = dentry;
+	s->walk[at] = dentry;
 	s->here = up;
 	return 0;
 }
@@ -94,13 +94,38 @@ static long climb_one(u32 i, struct round *r)
 __noinline int climb(struct scratch *s)
 {
 	struct round r = { .s = s };
+	u64 dentry, mnt, root, up;
+	u32 i;
 
 	if (!s)
 		return R_GONE;
-	s->here = s->dentry;
-	s->above = s->mnt;
+	dentry = TYPED(struct dentry, s->dentry);
+	mnt = TYPED(struct mount, s->mnt);
+	root = THROUGH(mnt, struct mount, mnt.mnt_root);
+	for (i = 0; i < QUICK; i++) {
+		if (dentry == root) {
+			s->steps = i;
+			up = THROUGH(mnt, struct mount, mnt_parent);
+			if (up == mnt)
+				return R_NONE;
+			s->walk[i] = 0;
+			dentry = THROUGH(mnt, struct mount, mnt_mountpoint);
+			mnt = up;
+			root = THROUGH(mnt, struct mount, mnt.mnt_root);
+			continue;
+		}
+		up = THROUGH(dentry, struct dentry, d_parent);
+		if (up == dentry || !up) { /* disconnected: opened by handle, or a read went wrong */
+			s->steps = i;
+			return R_FOREIGN;
+		}
+		s->walk[i] = dentry;
+		dentry = up;
+	}
+	s->here = dentry;
+	s->above = mnt;
 	s->result = R_LIMIT;
-	bpf_loop(WALK_MAX + 1, climb_one, &r, 0);
+	bpf_loop(WALK_MAX + 1 - QUICK, climb_one, &r, 0);
 	return s->result;
 }
 
@@ -121,62 +146,100 @@ __noinline int inexact_names(u64 dir)
 	return true;
 }
 
-static long descend_one(u32 i, struct round *r)
+#define ALL_DOWN (~0u)
+
+/* One name down: from `state` by s->walk[at]. Returns where that leads; 0 with
+ * s->result if it can't be said; ALL_DOWN if there is nothing to do. */
+static __always_inline u32 down(struct scratch *s, u32 at, u32 state)
 {
-	struct scratch *s = r->s;
-	u32 at = s->steps - 1 - i;
 	struct state *st;
 	u64 dentry;
 
+	asm volatile("" : "+r"(at)); /* the bound is on what indexes */
 	if (at >= WALK_MAX)
-		return 1;
+		return ALL_DOWN;
 	dentry = s->walk[at];
 	if (!dentry)
+		return state;
+	st = (struct state *)cell_at(state);
+	if (!st) {
+		s->result = R_GONE;
 		return 0;
-	st = (struct state *)cell_at(s->state);
-	if (!st || st->flags & S_FINAL)
-		return 1;
-	if (inexact_names(GET64(dentry, struct dentry, d_parent))) {
-		s->result = R_INEXACT;
-		return 1;
 	}
-	s->name_len = GET32(dentry, struct dentry, d_name.len);
-	s->name_at = GET64(dentry, struct dentry, d_name.name);
-	s->state = step(s, s->state);
-	return 0;
+	if (st->flags & S_FINAL)
+		return ALL_DOWN;
+	dentry = TYPED(struct dentry, dentry);
+	if (THROUGH(THROUGH(dentry, struct dentry, d_parent), struct dentry, d_flags) & DCACHE_OP_COMPARE &&
+	    inexact_names(GET64(s->walk[at], struct dentry, d_parent))) {
+		s->result = R_INEXACT;
+		return 0;
+	}
+	return step_by(s, state, st, dentry);
+}
+
+static long descend_one(u32 i, struct round *r)
+{
+	struct scratch *s = r->s;
+	u32 state = down(s, s->steps - 1 - QUICK - i, s->state);
+
+	if (state == ALL_DOWN)
+		return 1;
+	s->parent = s->state;
+	s->state = state;
+	return !state;
 }
 
 /* Runs the automaton from `start` over s->walk, from the root down until a
- * final state, into s->state. */
+ * final state, into s->state; s->parent is where the path without its last name
+ * leads. */
 __noinline int descend(struct scratch *s, u32 start)
 {
+	u32 i, at, next, state = start, parent = start;
 	struct round r = { .s = s };
 
 	if (!s)
 		return R_GONE;
-	s->state = start;
 	s->result = R_NONE;
-	bpf_loop(WALK_MAX, descend_one, &r, 0);
-	return s->state ? s->result : R_GONE;
+	at = s->steps;
+	for (i = 0; i < QUICK; i++) {
+		at--;
+		next = down(s, at, state);
+		if (next == ALL_DOWN) {
+			/* Below a final state all is alike. */
+			s->parent = at < WALK_MAX ? state : parent;
+			s->state = state;
+			return R_NONE;
+		}
+		parent = state;
+		state = next;
+		if (!state)
+			return s->result == R_NONE ? R_GONE : s->result;
+	}
+	s->parent = parent;
+	s->state = state;
+	bpf_loop(WALK_MAX - QUICK, descend_one, &r, 0);
+	return s->state || s->result != R_NONE ? s->result : R_GONE;
 }
 
 /* One try of walk(): R_BUSY if a rename or a mount came in between. */
 __noinline int walk_once(struct scratch *s, u32 start, u64 label_ns)
 {
-	u64 before = both_locks();
+	u64 locks = both_locks(), ns;
 	int r;
 
 	if (!s)
 		return R_GONE;
-	if (before & BEING_WRITTEN)
+	if (locks & BEING_WRITTEN)
 		return R_BUSY;
+	s->locks = locks;
 	s->steps = 0;
-	if (!own_mount(s->mnt, label_ns))
+	ns = PEEK(s->mnt, struct mount, mnt_ns);
+	if (!own_namespace(ns, namespace_id(ns), label_ns))
 		return R_FOREIGN;
 	r = climb(s);
 	if (r == R_NONE)
 		r = descend(s, start);
-	return both_locks() == before ? r : R_BUSY;
+	return both_locks() == locks ? r : R_BUSY;
 }
 
 /* The state of (s->mnt, s->dentry), into s->state. Returns R_NONE, or the
