@@ -9,6 +9,8 @@ type hook struct {
 	optional string
 	// cache: only the cache needs it; without it there is none.
 	cache bool
+	// args: this program is for kernels where the hook has so many; 0: any.
+	args int
 }
 
 // hooks lists every LSM program, in the order in which they are attached: what
@@ -35,6 +37,12 @@ var hooks = [...]hook{
 	{program: kernelProgPathRename, lsm: "path_rename"},
 	{program: kernelProgPathChmod, lsm: "path_chmod"},
 	{program: kernelProgPathChown, lsm: "path_chown"},
+	{program: kernelProgSetxattr, lsm: "inode_setxattr"},
+	{program: kernelProgRemovexattr, lsm: "inode_removexattr"},
+	{program: kernelProgSetAcl, lsm: "inode_set_acl", optional: "before 6.2 ACLs come as extended attributes"},
+	{program: kernelProgRemoveAcl, lsm: "inode_remove_acl", optional: "before 6.2 ACLs come as extended attributes"},
+	{program: kernelProgSetattrEarly, lsm: "inode_setattr", args: 2},
+	{program: kernelProgSetattr, lsm: "inode_setattr", args: 3},
 	{program: kernelProgSbMount, lsm: "sb_mount"},
 	{program: kernelProgSbUmount, lsm: "sb_umount"},
 	{program: kernelProgSbRemount, lsm: "sb_remount"},

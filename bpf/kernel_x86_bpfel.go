@@ -55,10 +55,16 @@ const (
 	kernelProgPathUnlink    = "path_unlink"
 	kernelProgPtraceCheck   = "ptrace_check"
 	kernelProgPtraceTraceme = "ptrace_traceme"
+	kernelProgRemoveAcl     = "remove_acl"
+	kernelProgRemovexattr   = "removexattr"
 	kernelProgSbMount       = "sb_mount"
 	kernelProgSbPivotroot   = "sb_pivotroot"
 	kernelProgSbRemount     = "sb_remount"
 	kernelProgSbUmount      = "sb_umount"
+	kernelProgSetAcl        = "set_acl"
+	kernelProgSetattr       = "setattr"
+	kernelProgSetattrEarly  = "setattr_early"
+	kernelProgSetxattr      = "setxattr"
 	kernelProgTaskAlloc     = "task_alloc"
 	kernelVarCacheCheck     = "cache_check"
 	kernelVarCacheMask      = "cache_mask"
@@ -139,10 +145,16 @@ type kernelProgramSpecs struct {
 	PathUnlink    *ebpf.ProgramSpec `ebpf:"path_unlink"`
 	PtraceCheck   *ebpf.ProgramSpec `ebpf:"ptrace_check"`
 	PtraceTraceme *ebpf.ProgramSpec `ebpf:"ptrace_traceme"`
+	RemoveAcl     *ebpf.ProgramSpec `ebpf:"remove_acl"`
+	Removexattr   *ebpf.ProgramSpec `ebpf:"removexattr"`
 	SbMount       *ebpf.ProgramSpec `ebpf:"sb_mount"`
 	SbPivotroot   *ebpf.ProgramSpec `ebpf:"sb_pivotroot"`
 	SbRemount     *ebpf.ProgramSpec `ebpf:"sb_remount"`
 	SbUmount      *ebpf.ProgramSpec `ebpf:"sb_umount"`
+	SetAcl        *ebpf.ProgramSpec `ebpf:"set_acl"`
+	Setattr       *ebpf.ProgramSpec `ebpf:"setattr"`
+	SetattrEarly  *ebpf.ProgramSpec `ebpf:"setattr_early"`
+	Setxattr      *ebpf.ProgramSpec `ebpf:"setxattr"`
 	TaskAlloc     *ebpf.ProgramSpec `ebpf:"task_alloc"`
 }
 
@@ -270,10 +282,16 @@ type kernelPrograms struct {
 	PathUnlink    *ebpf.Program `ebpf:"path_unlink"`
 	PtraceCheck   *ebpf.Program `ebpf:"ptrace_check"`
 	PtraceTraceme *ebpf.Program `ebpf:"ptrace_traceme"`
+	RemoveAcl     *ebpf.Program `ebpf:"remove_acl"`
+	Removexattr   *ebpf.Program `ebpf:"removexattr"`
 	SbMount       *ebpf.Program `ebpf:"sb_mount"`
 	SbPivotroot   *ebpf.Program `ebpf:"sb_pivotroot"`
 	SbRemount     *ebpf.Program `ebpf:"sb_remount"`
 	SbUmount      *ebpf.Program `ebpf:"sb_umount"`
+	SetAcl        *ebpf.Program `ebpf:"set_acl"`
+	Setattr       *ebpf.Program `ebpf:"setattr"`
+	SetattrEarly  *ebpf.Program `ebpf:"setattr_early"`
+	Setxattr      *ebpf.Program `ebpf:"setxattr"`
 	TaskAlloc     *ebpf.Program `ebpf:"task_alloc"`
 }
 
@@ -307,10 +325,16 @@ func (p *kernelPrograms) Close() error {
 		p.PathUnlink,
 		p.PtraceCheck,
 		p.PtraceTraceme,
+		p.RemoveAcl,
+		p.Removexattr,
 		p.SbMount,
 		p.SbPivotroot,
 		p.SbRemount,
 		p.SbUmount,
+		p.SetAcl,
+		p.Setattr,
+		p.SetattrEarly,
+		p.Setxattr,
 		p.TaskAlloc,
 	)
 }

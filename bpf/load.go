@@ -92,12 +92,17 @@ func loadSpec(o Options) (spec *ebpf.CollectionSpec, cacheOff string, err error)
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the kernel's types: %w (the kernel must be built with CONFIG_DEBUG_INFO_BTF)", err)
 	}
+	there := map[string]bool{}
 	for _, h := range hooks {
-		if !h.cache && !hasFunc(kernel, "bpf_lsm_"+h.lsm) {
-			if h.optional == "" {
-				return nil, "", fmt.Errorf("this kernel has no LSM hook %s: it can't enforce policies", h.lsm)
-			}
+		if n := arguments(kernel, "bpf_lsm_"+h.lsm); n > 0 && (h.args == 0 || h.args == n) {
+			there[h.lsm] = true
+		} else {
 			delete(spec.Programs, h.program)
+		}
+	}
+	for _, h := range hooks {
+		if !there[h.lsm] && !h.cache && h.optional == "" {
+			return nil, "", fmt.Errorf("this kernel has no LSM hook %s of a known form: it can't enforce policies", h.lsm)
 		}
 	}
 	if err := spec.Variables[kernelVarEventBudget].Set(uint32(o.EventBudget)); err != nil {
@@ -147,6 +152,15 @@ func adoptSize(m *ebpf.MapSpec, pin string) error {
 func hasFunc(kernel *btf.Spec, name string) bool {
 	var f *btf.Func
 	return kernel.TypeByName(name, &f) == nil
+}
+
+// arguments is how many a kernel function takes; 0 if there is none.
+func arguments(kernel *btf.Spec, name string) int {
+	var f *btf.Func
+	if kernel.TypeByName(name, &f) != nil {
+		return 0
+	}
+	return len(f.Type.(*btf.FuncProto).Params)
 }
 
 // attach attaches every hook and moves its pin to the new link.

@@ -123,6 +123,9 @@ func probePrograms() []Finding {
 	for _, h := range hooks {
 		f := Finding{Name: "hook " + h.lsm}
 		p := coll.Programs[h.program]
+		if p == nil && h.args != 0 {
+			continue // another program is for this kernel's form of the hook
+		}
 		if p == nil {
 			f.OK, f.Detail = true, "not there: "+h.optional
 			if h.cache {

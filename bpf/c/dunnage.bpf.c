@@ -22,6 +22,7 @@
  */
 #include "hooks_file.h"
 #include "hooks_name.h"
+#include "hooks_attr.h"
 #include "hooks_exec.h"
 #include "hooks_guard.h"
 #include "hooks_cache.h"

@@ -11,6 +11,8 @@
 
 static __always_inline u32 open_access(u32 flags)
 {
+	if (!(flags & (O_ACCMODE | O_TRUNC | O_TMPFILE_BIT | FMODE_EXEC_FLAG)))
+		return A_READ; /* nearly all */
 	if (flags & FMODE_EXEC_FLAG)
 		return A_EXEC;
 	_Static_assert(A_READ == 1 && A_MODIFY == 2 && A_CREATE == 4, "the bits of BY_MODE and of the shifts below");

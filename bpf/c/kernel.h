@@ -46,9 +46,19 @@ struct qstr {
 	const unsigned char *name;
 };
 
+struct list_head {
+	struct list_head *next;
+};
+
+struct mount;
 struct super_block {
 	unsigned long s_flags;
 	unsigned long s_magic;
+	struct list_head s_mounts; /* up to 6.16 */
+};
+
+struct super_block___chain { /* from 6.17 */
+	struct mount *s_mounts;
 };
 
 typedef struct {
@@ -106,6 +116,8 @@ struct mount {
 	struct dentry *mnt_mountpoint;
 	struct vfsmount mnt;
 	struct mnt_namespace *mnt_ns;
+	struct list_head mnt_instance;	/* up to 6.16 */
+	struct mount *mnt_next_for_sb;	/* from 6.17 */
 };
 
 struct path {
@@ -213,6 +225,8 @@ struct timespec64 {
 #define PROT_EXEC 4
 #define VM_EXEC 4
 #define PTRACE_MODE_ATTACH 2
+#define ATTR_OTHERS 0x800f	/* ATTR_MODE, UID, GID, SIZE, OPEN: judged by other hooks, include/linux/fs.h */
+#define ATTR_TIMES 0x30		/* ATTR_ATIME, ATTR_MTIME */
 #define RENAME_EXCHANGE 2
 #define RENAME_WHITEOUT 4
 #define EPERM 1

@@ -43,8 +43,23 @@ var operations = map[string]func(a []string) error{
 	"exchange": func(a []string) error {
 		return unix.Renameat2(unix.AT_FDCWD, a[0], unix.AT_FDCWD, a[1], unix.RENAME_EXCHANGE)
 	},
-	"chmod": func(a []string) error { return unix.Chmod(a[0], 0o644) },
-	"chown": func(a []string) error { return unix.Chown(a[0], 0, 0) },
+	"chmod":       func(a []string) error { return unix.Chmod(a[0], 0o644) },
+	"chown":       func(a []string) error { return unix.Chown(a[0], 0, 0) },
+	"setxattr":    func(a []string) error { return unix.Setxattr(a[0], "user.actor", []byte("x"), 0) },
+	"removexattr": func(a []string) error { return unix.Removexattr(a[0], "user.kept") },
+	"setacl":      func(a []string) error { return unix.Setxattr(a[0], "system.posix_acl_access", acl, 0) },
+	"removeacl":   func(a []string) error { return unix.Removexattr(a[0], "system.posix_acl_access") },
+	"utimes": func(a []string) error {
+		return unix.UtimesNanoAt(unix.AT_FDCWD, a[0], []unix.Timespec{{Sec: 1}, {Sec: 1}}, 0)
+	},
+	"touch": func(a []string) error { return unix.UtimesNanoAt(unix.AT_FDCWD, a[0], nil, 0) },
+	"utimes-fd": func(a []string) error { // by a descriptor that gives no right on the file
+		fd, err := unix.Open(a[0], unix.O_PATH, 0)
+		if err != nil {
+			return err
+		}
+		return unix.UtimesNanoAt(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), []unix.Timespec{{Sec: 1}, {Sec: 1}}, 0)
+	},
 	"exec": func(a []string) error {
 		return unix.Exec(a[0], a, nil) // prints nothing of its own if it works
 	},
@@ -148,6 +163,12 @@ var operations = map[string]func(a []string) error{
 		return err
 	},
 }
+
+// acl says rw-r--r-- with an entry for user 1: version 2, then (tag, permissions, id)
+// for the owner, the user, the group, the mask and others.
+var acl = []byte{2, 0, 0, 0,
+	1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 4, 0, 1, 0, 0, 0, 4, 0, 4, 0, 255, 255, 255, 255,
+	16, 0, 4, 0, 255, 255, 255, 255, 32, 0, 4, 0, 255, 255, 255, 255}
 
 func open(path string, flags int) error {
 	fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0o644)

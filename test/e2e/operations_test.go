@@ -94,6 +94,13 @@ func operations(t *testing.T, mount string) {
 		{"exchange", []string{"%/other", "@/file"}, "", "EACCES"},
 		{"chmod", []string{"@/file"}, "0", "EACCES"},
 		{"chown", []string{"@/file"}, "0", "EACCES"},
+		{"setxattr", []string{"@/file"}, "0|ENOTSUP", "EACCES|ENOTSUP"}, // user attributes on tmpfs: from 6.6
+		{"removexattr", []string{"@/file"}, "0|ENOTSUP|ENODATA", "EACCES|ENOTSUP"},
+		{"setacl", []string{"@/file"}, "0", "EACCES"},
+		{"removeacl", []string{"@/file"}, "0", "EACCES"},
+		{"utimes", []string{"@/file"}, "0", "EACCES"},
+		{"touch", []string{"@/file"}, "0", "EACCES"},
+		{"utimes-fd", []string{"@/file"}, "0", "EACCES"},
 		{"exec", []string{"@/actor"}, "", "EACCES"},
 		{"mmap-exec", []string{"@/actor"}, "0", "EACCES"},
 		{"mprotect-exec", []string{"@/actor"}, "0", "EACCES"},
@@ -158,10 +165,10 @@ func prepare(t *testing.T, mount string, dirs ...string) {
 	}
 }
 
-// listing is names, modes and sizes of everything below a folder.
+// listing is names, modes, sizes, owners and times of everything below a folder.
 func listing(t *testing.T, dir string) string {
 	t.Helper()
-	out, err := command("find", dir, "-printf", "%P %M %s %U\n")
+	out, err := command("find", dir, "-printf", "%P %M %s %U %T@\n")
 	if err != nil {
 		t.Fatal(out)
 	}
