@@ -28,7 +28,7 @@ func Compile(layers []*Policy) (*Automaton, error) {
 	if len(layers) > MaxLayers {
 		return nil, fmt.Errorf("compiling: %d layers: at most %d are possible", len(layers), MaxLayers)
 	}
-	c := &compiler{layers: layers, groupOf: map[string]int{}, meaningOf: map[meaning]int{},
+	c := &compiler{layers: layers, groupOf: map[string]int{}, speakerOf: map[speaker]int{},
 		maskOf: map[string]uint32{}, rowOf: map[string]uint32{}}
 	if err := c.collect(); err != nil {
 		return nil, err
@@ -70,8 +70,8 @@ func Compile(layers []*Policy) (*Automaton, error) {
 type compiler struct {
 	layers    []*Policy
 	rules     []flatRule
-	meanings  []meaning // distinct; what the states of the path automaton collect
-	meaningOf map[meaning]int
+	speakers  []speaker // distinct: the owners of the path automaton
+	speakerOf map[speaker]int
 	groups    []group
 	groupOf   map[string]int
 	words     int
@@ -84,16 +84,15 @@ type compiler struct {
 
 type flatRule struct {
 	*Rule
-	meaning int // index into meanings
+	speaker int // index into speakers
 }
 
-// meaning is what a rule says where its paths match. Rules of one meaning are
-// one to the automaton, however many they are: where one of them matches with
-// all that is below, the others have nothing to add.
-type meaning struct {
+// speaker is what rules of one layer, effect and group are to the automaton: one,
+// however many they are. Where one of them matches with all that is below, the
+// others have nothing to add for the same access.
+type speaker struct {
 	layer  int
 	effect Effect
-	access AccessSet
 	group  int // -1: an empty list, nobody
 }
 
@@ -121,12 +120,12 @@ func (c *compiler) collect() error {
 			if g < 0 && r.Effect != Only {
 				continue // nobody is denied, or allowed, anything
 			}
-			m := meaning{layer, r.Effect, r.Access, g}
-			n, ok := c.meaningOf[m]
+			s := speaker{layer, r.Effect, g}
+			n, ok := c.speakerOf[s]
 			if !ok {
-				n = len(c.meanings)
-				c.meaningOf[m] = n
-				c.meanings = append(c.meanings, m)
+				n = len(c.speakers)
+				c.speakerOf[s] = n
+				c.speakers = append(c.speakers, s)
 			}
 			c.rules = append(c.rules, flatRule{r, n})
 		}
@@ -197,7 +196,7 @@ func (c *compiler) pathSources() []source {
 	var out []source
 	for i := range c.rules {
 		for _, p := range c.rules[i].Paths {
-			out = append(out, source{p.Components, c.rules[i].meaning, !c.rules[i].Exact, c.rules[i].Pos})
+			out = append(out, source{p.Components, c.rules[i].speaker, c.rules[i].Access, !c.rules[i].Exact, c.rules[i].Pos})
 		}
 	}
 	return out
@@ -207,17 +206,17 @@ func (c *compiler) programSources() []source {
 	var out []source
 	for g, info := range c.groups {
 		for _, p := range info.patterns {
-			out = append(out, source{p.Components, g, false, info.pos})
+			out = append(out, source{p.Components, g, 1, false, info.pos})
 		}
 	}
 	return out
 }
 
 // mask is the Out of a state of the program automaton: the groups that match.
-func (c *compiler) mask(groups []int) uint32 {
+func (c *compiler) mask(groups []match) uint32 {
 	m := make(Mask, c.words)
 	for _, g := range groups {
-		m[g/64] |= 1 << (g % 64)
+		m[g.owner/64] |= 1 << (g.owner % 64)
 	}
 	key := string(maskKey(nil, m))
 	if i, ok := c.maskOf[key]; ok {

@@ -6,8 +6,8 @@ import (
 )
 
 // row is the Out of a state of the path automaton: the rights that follow from
-// the meanings of the rules that match there.
-func (c *compiler) row(matched []int) uint32 {
+// the speakers that match there.
+func (c *compiler) row(matched []match) uint32 {
 	var row Row
 	for k := range row {
 		row[k] = c.right(matched, Kind(k))
@@ -23,7 +23,7 @@ func (c *compiler) row(matched []int) uint32 {
 }
 
 // right combines the layers' rights for one kind, in the normal form of Right.
-func (c *compiler) right(matched []int, k Kind) Right {
+func (c *compiler) right(matched []match, k Kind) Right {
 	var enforce, audit half
 	for layer, p := range c.layers {
 		deny, grant := c.layerRight(matched, k, layer)
@@ -51,13 +51,13 @@ func (c *compiler) right(matched []int, k Kind) Right {
 
 // layerRight is the groups that one layer denies, and those of which a subject
 // must be in one.
-func (c *compiler) layerRight(matched []int, k Kind, layer int) (deny, grant Mask) {
+func (c *compiler) layerRight(matched []match, k Kind, layer int) (deny, grant Mask) {
 	deny, grant = make(Mask, c.words), make(Mask, c.words)
 	only := make(Mask, c.words)
 	restricted := false
-	for _, i := range matched {
-		r := &c.meanings[i]
-		if r.layer != layer || !r.access.Has(k) {
+	for _, m := range matched {
+		r := &c.speakers[m.owner]
+		if r.layer != layer || !m.bits.Has(k) {
 			continue
 		}
 		to := grant

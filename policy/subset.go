@@ -3,30 +3,46 @@ package policy
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 )
 
 // source is one pattern that a DFA is built from.
 type source struct {
 	components []Component
-	owner      int  // what matches: handed to the out function
-	below      bool // matches everything below too
+	owner      int       // what matches: handed to the out function
+	bits       AccessSet // and for which of up to six things
+	below      bool      // matches everything below too
 	pos        Position
 }
 
+// match is an owner that matches, and for what.
+type match struct {
+	owner int
+	bits  AccessSet
+}
+
 // builder is the subset construction: a state is a sorted set of items. An item
-// below len(at) is a place in a pattern; above, an owner that has matched here
-// and below (len(at)+owner), or here only (len(at)+owners+owner).
+// below len(at) is a place in a pattern; above, an owner with its bits that has
+// matched here and below, and above those one that has matched here only. An
+// owner is in each part once, with all of its bits: how many patterns gave them
+// tells no states apart.
 type builder struct {
 	at     []place
 	owners int
-	out    func(matched []int) uint32
+	out    func([]match) uint32
 
 	number map[string]StateID
+	outs   map[string]uint32 // of each set of matches
 	sets   [][]uint32
 	states []State
 	globs  *globSet
 	edges  int // of all states so far
+
+	key     []byte // scratch, as are these
+	matched []match
+	here    []uint32
+	target  []uint32
 }
 
 // place is item i: component number `component` of pattern `source` comes next.
@@ -37,8 +53,8 @@ type place struct {
 
 // build makes the minimal automaton of the sources; out gives the Out of the
 // state in which just those owners match.
-func build(sources []source, out func([]int) uint32) (*DFA, error) {
-	b := &builder{out: out, number: map[string]StateID{}, globs: newGlobSet()}
+func build(sources []source, out func([]match) uint32) (*DFA, error) {
+	b := &builder{out: out, number: map[string]StateID{}, outs: map[string]uint32{}, globs: newGlobSet()}
 	first := make([]uint32, len(sources))
 	for i := range sources {
 		s := &sources[i]
@@ -74,11 +90,7 @@ func build(sources []source, out func([]int) uint32) (*DFA, error) {
 // implies: a `**` may match nothing, and behind the last component s matches.
 func (b *builder) enter(set []uint32, s *source, first uint32, n int) []uint32 {
 	if n == len(s.components) {
-		item := uint32(len(b.at) + s.owner)
-		if !s.below {
-			item += uint32(b.owners)
-		}
-		return append(set, item)
+		return append(set, b.item(match{s.owner, s.bits}, s.below))
 	}
 	set = append(set, first+uint32(n))
 	if s.components[n].Deep {
@@ -87,28 +99,66 @@ func (b *builder) enter(set []uint32, s *source, first uint32, n int) []uint32 {
 	return set
 }
 
-// state returns the number of the state for a set, a new one if need be.
+// state returns the number of the state for a set, a new one if need be. The set
+// is the caller's again afterwards.
 func (b *builder) state(set []uint32) StateID {
 	set = b.prune(set)
-	key := make([]byte, 0, 4*len(set))
+	b.key = appendSet(b.key[:0], set)
+	if n, ok := b.number[string(b.key)]; ok {
+		return n
+	}
+	n := StateID(len(b.states))
+	b.number[string(b.key)] = n
+	b.sets = append(b.sets, slices.Clone(set))
+	b.states = append(b.states, State{Out: b.outOf(set), Glob: -1})
+	return n
+}
+
+// outOf is the Out of a state with this set.
+func (b *builder) outOf(set []uint32) uint32 {
+	i, _ := slices.BinarySearch(set, uint32(len(b.at)))
+	b.key = appendSet(b.key[:0], set[i:])
+	out, ok := b.outs[string(b.key)]
+	if !ok {
+		bits := map[int]AccessSet{}
+		for _, item := range set[i:] {
+			m, _ := b.match(item)
+			bits[m.owner] |= m.bits
+		}
+		var matched []match
+		for _, owner := range slices.Sorted(maps.Keys(bits)) {
+			matched = append(matched, match{owner, bits[owner]})
+		}
+		out = b.out(matched)
+		b.outs[string(b.key)] = out
+	}
+	return out
+}
+
+// appendSet appends a map key for a sorted set.
+func appendSet(key []byte, set []uint32) []byte {
 	for _, item := range set {
 		key = binary.LittleEndian.AppendUint32(key, item)
 	}
-	if n, ok := b.number[string(key)]; ok {
-		return n
+	return key
+}
+
+// item is a match as a member of a set.
+func (b *builder) item(m match, below bool) uint32 {
+	item := len(b.at) + m.owner<<NumKinds + int(m.bits)
+	if !below {
+		item += b.owners << NumKinds
 	}
-	var matched []int
-	for _, item := range set {
-		if item >= uint32(len(b.at)) {
-			matched = append(matched, (int(item)-len(b.at))%b.owners)
-		}
+	return uint32(item)
+}
+
+// match is what an item that is no place says.
+func (b *builder) match(item uint32) (m match, below bool) {
+	n := int(item) - len(b.at)
+	if below = n < b.owners<<NumKinds; !below {
+		n -= b.owners << NumKinds
 	}
-	slices.Sort(matched)
-	n := StateID(len(b.states))
-	b.number[string(key)] = n
-	b.sets = append(b.sets, set)
-	b.states = append(b.states, State{Out: b.out(slices.Compact(matched)), Glob: -1})
-	return n
+	return match{n >> NumKinds, AccessSet(n) & AllAccess}, below
 }
 
 // prune sorts a set and leaves out what says nothing more: once an owner has
@@ -117,27 +167,58 @@ func (b *builder) state(set []uint32) StateID {
 func (b *builder) prune(set []uint32) []uint32 {
 	slices.Sort(set)
 	set = slices.Compact(set)
-	places, below := uint32(len(b.at)), uint32(len(b.at)+b.owners)
-	var matched []uint32
-	for _, item := range set {
-		if item >= places && item < below {
-			matched = append(matched, item-places)
-		}
-	}
-	if matched == nil {
+	end, _ := slices.BinarySearch(set, uint32(len(b.at)))
+	if end == len(set) {
 		return set
 	}
-	return slices.DeleteFunc(set, func(item uint32) bool {
-		owner := item - below
-		switch {
-		case item < places:
-			owner = uint32(b.at[item].src.owner)
-		case item < below:
-			return false
+	below := b.matched[:0]
+	more := set[end:]
+	for len(more) > 0 {
+		m, isBelow := b.match(more[0])
+		if !isBelow {
+			break
 		}
-		_, ok := slices.BinarySearch(matched, owner)
-		return ok
-	})
+		if last := len(below) - 1; last >= 0 && below[last].owner == m.owner {
+			below[last].bits |= m.bits
+		} else {
+			below = append(below, m)
+		}
+		more = more[1:]
+	}
+	b.matched = below
+	covered := func(owner int) AccessSet {
+		i, ok := slices.BinarySearchFunc(below, owner, func(m match, owner int) int { return m.owner - owner })
+		if !ok {
+			return 0
+		}
+		return below[i].bits
+	}
+	kept := set[:0]
+	for _, item := range set[:end] {
+		if s := b.at[item].src; s.bits&^covered(s.owner) != 0 {
+			kept = append(kept, item)
+		}
+	}
+	var here match
+	flush := func() {
+		if here.bits &^= covered(here.owner); here.bits != 0 {
+			kept = append(kept, b.item(here, false))
+		}
+	}
+	b.here = append(b.here[:0], more...)
+	for _, m := range below {
+		kept = append(kept, b.item(m, true))
+	}
+	for _, item := range b.here {
+		m, _ := b.match(item)
+		if m.owner != here.owner {
+			flush()
+			here = match{owner: m.owner}
+		}
+		here.bits |= m.bits
+	}
+	flush()
+	return kept
 }
 
 // expand works out where a state's names lead.
@@ -148,7 +229,7 @@ func (b *builder) expand(n StateID) error {
 	var globs []globItem
 	for _, item := range set {
 		if item >= uint32(len(b.at)) {
-			if item < uint32(len(b.at)+b.owners) {
+			if _, below := b.match(item); below {
 				always = append(always, item)
 			}
 			continue
@@ -166,19 +247,18 @@ func (b *builder) expand(n StateID) error {
 			globs = append(globs, globItem{c, b.enter(nil, p.src, first, p.component+1)})
 		}
 	}
-	// A map cell may have been appended to through the slice header: build
-	// each target from copies.
 	target := func(more ...[]uint32) StateID {
-		all := slices.Clone(always)
+		b.target = append(b.target[:0], always...)
 		for _, m := range more {
-			all = append(all, m...)
+			b.target = append(b.target, m...)
 		}
-		return b.state(all)
+		return b.state(b.target)
 	}
 	other := target()
 	edges := make([]Edge, 0, len(literals))
+	var more [][]uint32
 	for name, items := range literals {
-		more := [][]uint32{items}
+		more = append(more[:0], items)
 		for _, g := range globs {
 			if g.component.Match(name) {
 				more = append(more, g.items)
