@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/dunnage-project/dunnage/policy"
 )
 
 // daemonOf is the client for the daemon that a command is to ask.
@@ -114,61 +112,4 @@ func stopCommand() *cobra.Command {
 		return daemonOf(cmd).call("POST", fmt.Sprintf("/v1/stop?release=%v", *release), nil, nil)
 	}
 	return cmd
-}
-
-func explainCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "explain CONTAINER PATH", Short: "Say what a container's policy answers, and by which rule",
-		Example: "  dunnage explain pg --exe /usr/bin/cat --access read /var/lib/postgresql/15/main/PG_VERSION\n  dunnage explain --event 17",
-		Args:    cobra.RangeArgs(0, 2)}
-	exe := cmd.Flags().StringArray("exe", nil, "program that acts (again for a script and its interpreter; none: an exec into the container)")
-	access := cmd.Flags().String("access", "read", "read, modify, create, delete, attr or exec")
-	event := cmd.Flags().Int64("event", -1, "explain this event instead")
-	output := outputFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		q := question{Programs: *exe, Access: *access}
-		switch {
-		case *event >= 0 && len(args) == 0:
-			r, err := findEvent(daemonOf(cmd), uint64(*event))
-			if err != nil {
-				return err
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), r.line())
-			q = question{Container: r.Container, Programs: r.Programs, Access: r.Access, Path: r.Path}
-			if r.Reason != policy.ReasonRule.String() && r.Reason != policy.ReasonDefault.String() {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s: by reason %q, whatever the rules say\n", r.Verdict, r.Reason)
-				return nil
-			}
-		case len(args) == 2:
-			q.Container, q.Path = args[0], args[1]
-		default:
-			return usageError{fmt.Errorf("write `dunnage explain CONTAINER PATH` or `dunnage explain --event ID`")}
-		}
-		var e explanation
-		if err := daemonOf(cmd).call("POST", "/v1/explain", q, &e); err != nil {
-			return err
-		}
-		if *output == "json" {
-			return printJSON(cmd.OutOrStdout(), e)
-		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s by %s (policy %s)\n", e.Verdict, e.Rule, e.Policy)
-		return nil
-	}
-	return cmd
-}
-
-func findEvent(c *client, id uint64) (report, error) {
-	resp, err := c.open("GET", "/v1/events", nil)
-	if err != nil {
-		return report{}, err
-	}
-	defer resp.Body.Close()
-	for dec := json.NewDecoder(resp.Body); ; {
-		var r report
-		if err := dec.Decode(&r); err != nil {
-			return report{}, fmt.Errorf("no event %d in the log", id)
-		}
-		if r.ID == id {
-			return r, nil
-		}
-	}
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+
+	"github.com/dunnage-project/dunnage/policy"
 )
 
 func attachCommand() *cobra.Command {
@@ -23,10 +25,18 @@ containerd knows, or pid:NUMBER for the init of any other. Tasks that run are
 confined from now on; what they have open stays open. The policies last as long
 as the container runs: for its next start give it the annotation.`,
 		Example: "  dunnage attach pg postgres\n  dunnage attach pid:4711 postgres", Args: exactArgs(2)}
+	container := containerFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		where, err := policy.ParseContainer(*container)
+		if err != nil {
+			return usageError{err}
+		}
 		a, err := resolve(cmd.Context(), args[0])
 		if err != nil {
 			return err
+		}
+		if *container != "" {
+			a.Where = where
 		}
 		a.Policies = policiesOf(args[1])
 		var line psLine
@@ -78,9 +88,10 @@ func byPodman(ctx context.Context, ref string) (attachRequest, error) {
 		return attachRequest{}, err
 	}
 	var found []struct {
-		ID    string `json:"Id"`
-		Name  string
-		State struct{ Pid int }
+		ID     string `json:"Id"`
+		Name   string
+		State  struct{ Pid int }
+		Config struct{ Annotations, Labels map[string]string }
 	}
 	if err := json.Unmarshal(out, &found); err != nil || len(found) != 1 {
 		return attachRequest{}, fmt.Errorf("its answer has %d containers: %w", len(found), err)
@@ -88,7 +99,8 @@ func byPodman(ctx context.Context, ref string) (attachRequest, error) {
 	if found[0].State.Pid == 0 {
 		return attachRequest{}, errors.New("it does not run")
 	}
-	return attachRequest{ID: found[0].ID, Name: found[0].Name, PID: found[0].State.Pid}, nil
+	return attachRequest{ID: found[0].ID, Name: found[0].Name, PID: found[0].State.Pid,
+		Where: whereOf(found[0].Config.Annotations, found[0].Config.Labels)}, nil
 }
 
 const containerdSocket = "/run/containerd/containerd.sock"
@@ -118,7 +130,16 @@ func byContainerd(ctx context.Context, ref string) (attachRequest, error) {
 		if err != nil {
 			return attachRequest{}, err
 		}
-		return attachRequest{ID: container.ID(), PID: int(task.Pid())}, nil
+		// Both are what the CRI gave it: the spec's annotations as a hook sees them.
+		spec, err := container.Spec(in)
+		if err != nil {
+			return attachRequest{}, err
+		}
+		labels, err := container.Labels(in)
+		if err != nil {
+			return attachRequest{}, err
+		}
+		return attachRequest{ID: container.ID(), PID: int(task.Pid()), Where: whereOf(spec.Annotations, labels)}, nil
 	}
 	return attachRequest{}, errors.New("not known")
 }

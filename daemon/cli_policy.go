@@ -42,10 +42,28 @@ type finding struct {
 
 // checked is a policy that compiles.
 type checked struct {
-	Name   string `json:"name"`
-	Rules  int    `json:"rules"`
-	States int    `json:"states"`
-	Digest string `json:"digest"`
+	Name      string `json:"name"`
+	Container string `json:"container,omitempty"` // the pattern that its rules are for
+	Rules     int    `json:"rules"`
+	States    int    `json:"states"`
+	Digest    string `json:"digest"`
+}
+
+func checkedAs(name string, part policy.Part, a *policy.Automaton) checked {
+	c := checked{Name: name, Container: part.Container, States: len(a.Paths.States), Digest: fmt.Sprintf("%x", a.Digest[:6])}
+	for _, p := range part.Layers {
+		c.Rules += len(p.Rules)
+	}
+	return c
+}
+
+// String is a line of the summary.
+func (c checked) String() string {
+	who := c.Name
+	if c.Container != "" {
+		who += " for " + c.Container
+	}
+	return fmt.Sprintf("%s: %d rules, %d states, digest %s", who, c.Rules, c.States, c.Digest)
 }
 
 func policyCheck() *cobra.Command {
@@ -64,19 +82,17 @@ usually symbolic links in images. The exit status is 1 if there is an error.`,
 			if err != nil {
 				return err
 			}
-			diags = append(diags, policy.Lint(p)...)
-			for _, v := range p.Variants {
-				diags = append(diags, policy.Lint(v.Policy)...)
-				if _, err := policy.Compile([]*policy.Policy{v.Policy}); err != nil {
-					diags = append(diags, policy.Diagnostic{Pos: v.Policy.Pos, Message: err.Error()})
+			for _, one := range p.Parts() {
+				for _, layer := range one.Layers {
+					diags = append(diags, policy.Lint(layer)...)
 				}
+				a, err := policy.Compile(one.Layers)
+				if err != nil {
+					diags = append(diags, policy.Diagnostic{Pos: one.Layers[0].Pos, Message: err.Error()})
+					continue
+				}
+				policies = append(policies, checkedAs(name, one, a))
 			}
-			a, err := policy.Compile([]*policy.Policy{p})
-			if err != nil {
-				diags = append(diags, policy.Diagnostic{Pos: p.Pos, Message: err.Error()})
-				continue
-			}
-			policies = append(policies, checked{name, len(p.Rules), len(a.Paths.States), fmt.Sprintf("%x", a.Digest[:6])})
 		}
 		if *output == "json" {
 			if err := printJSON(cmd.OutOrStdout(), map[string]any{"policies": policies, "findings": findingsOf(diags)}); err != nil {
@@ -87,7 +103,7 @@ usually symbolic links in images. The exit status is 1 if there is an error.`,
 				fmt.Fprintln(cmd.ErrOrStderr(), d)
 			}
 			for _, c := range policies {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s: %d rules, %d states, digest %s\n", c.Name, c.Rules, c.States, c.Digest)
+				fmt.Fprintln(cmd.OutOrStdout(), c)
 			}
 		}
 		if diags.Err() != nil {
@@ -147,47 +163,29 @@ func only(file string) (*policy.Policy, error) {
 	return set.Lookup(here[0].Name)
 }
 
-func compiled(file string) (*policy.Automaton, error) {
+func containerFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().String("container", "", "namespace:pod:container, to choose among rules for some containers only (`container =`)")
+}
+
+// layersOf is the layers that a policy is for a container.
+func layersOf(file, container string) ([]*policy.Policy, error) {
+	where, err := policy.ParseContainer(container)
+	if err != nil {
+		return nil, usageError{err}
+	}
 	p, err := only(file)
 	if err != nil {
 		return nil, err
 	}
-	return policy.Compile([]*policy.Policy{p})
+	return p.For(where), nil
 }
 
-func policyExplain() *cobra.Command {
-	cmd := &cobra.Command{Use: "explain FILE|NAME PATH", Short: "Say what a policy answers, by which rule, and which rules nearly matched",
-		Example: "  dunnage policy explain pg.yaml --exe /usr/bin/cat --access read /var/lib/postgresql", Args: exactArgs(2)}
-	exe := cmd.Flags().StringArray("exe", nil, "program that acts (none: an exec into the container)")
-	access := cmd.Flags().String("access", "read", "read, modify, create, delete, attr or exec")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		kind, err := policy.KindOf(*access)
-		if err != nil {
-			return usageError{err}
-		}
-		p, err := only(args[0])
-		if err != nil {
-			return err
-		}
-		s := policy.Subject{Programs: *exe}
-		v := policy.Decide([]*policy.Policy{p}, s, args[1], kind)
-		fmt.Fprintf(cmd.OutOrStdout(), "%s: %s by %s\n", p.Name, verdictWord(v), ruleName(v))
-		for _, near := range policy.NearMisses(p, s, args[1], kind) {
-			fmt.Fprintf(cmd.OutOrStdout(), "  near: %s %s: %s\n", near.Rule.Effect, near.Rule.Pos, near.Why)
-		}
-		return nil
+func compiled(file, container string) (*policy.Automaton, error) {
+	layers, err := layersOf(file, container)
+	if err != nil {
+		return nil, err
 	}
-	return cmd
-}
-
-func verdictWord(v policy.Verdict) string {
-	switch {
-	case v.Audited:
-		return "audit"
-	case v.Allowed:
-		return "allowed"
-	}
-	return "denied"
+	return policy.Compile(layers)
 }
 
 // junit is the part of the JUnit format that test runners read.
@@ -213,8 +211,13 @@ func policyTest() *cobra.Command {
 		Long: `Reads policies and documents of kind PolicyTest from the files, asks each case
 and compares the answer. The exit status is 1 if one differs.`,
 		Example: "  dunnage policy test policies/*.yaml\n  dunnage policy test --junit report.xml policies/*.yaml", Args: filesArg}
+	container := containerFlag(cmd)
 	report := cmd.Flags().String("junit", "", "also write a JUnit report to this file")
 	cmd.RunE = func(cmd *cobra.Command, files []string) error {
+		where, err := policy.ParseContainer(*container)
+		if err != nil {
+			return usageError{err}
+		}
 		set := policy.LoadFiles(files...)
 		if err := set.Problems().Err(); err != nil {
 			return err
@@ -230,6 +233,9 @@ and compares the answer. The exit status is 1 if one differs.`,
 				return err
 			}
 			for _, t := range tests {
+				if t.Container == (policy.Container{}) {
+					t.Container = where
+				}
 				results, err := t.Run(set)
 				if err != nil {
 					return err
@@ -268,42 +274,44 @@ and compares the answer. The exit status is 1 if one differs.`,
 }
 
 func policyDiff() *cobra.Command {
-	return &cobra.Command{Use: "diff OLD NEW", Short: "Say what becomes allowed or denied between two policies",
+	cmd := &cobra.Command{Use: "diff OLD NEW", Short: "Say what becomes allowed or denied between two policies",
 		Long: `Compares what two policies answer, not their texts: the difference of the two
 automata, over all paths, for nobody and for each kind of program. Paths are examples.`,
-		Example: "  dunnage policy diff pg.yaml pg-new.yaml", Args: exactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			before, err := compiled(args[0])
-			if err != nil {
-				return err
-			}
-			after, err := compiled(args[1])
-			if err != nil {
-				return err
-			}
-			d, err := policy.Diff(before, after)
-			if err != nil {
-				return err
-			}
-			out := cmd.OutOrStdout()
-			for _, c := range d.Changes {
-				who := "anybody"
-				if !c.Anybody {
-					who = "an exec into the container"
-					if programs := slices.Concat(c.Subject.Programs, c.Subject.Inherited); len(programs) > 0 {
-						who = programs[0]
-					}
+		Example: "  dunnage policy diff pg.yaml pg-new.yaml", Args: exactArgs(2)}
+	container := containerFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		before, err := compiled(args[0], *container)
+		if err != nil {
+			return err
+		}
+		after, err := compiled(args[1], *container)
+		if err != nil {
+			return err
+		}
+		d, err := policy.Diff(before, after)
+		if err != nil {
+			return err
+		}
+		out := cmd.OutOrStdout()
+		for _, c := range d.Changes {
+			who := "anybody"
+			if !c.Anybody {
+				who = "an exec into the container"
+				if programs := slices.Concat(c.Subject.Programs, c.Subject.Inherited); len(programs) > 0 {
+					who = programs[0]
 				}
-				fmt.Fprintf(out, "%s → %s: %s, %s: %v\n", c.Old, c.New, c.Kind, who, c.Paths)
 			}
-			if d.OldMounts != d.NewMounts {
-				fmt.Fprintf(out, "%s → %s: mounts\n", d.OldMounts, d.NewMounts)
-			}
-			if d.OldMemfdExec != d.NewMemfdExec {
-				fmt.Fprintf(out, "%s → %s: memfdExec\n", d.OldMemfdExec, d.NewMemfdExec)
-			}
-			return nil
-		}}
+			fmt.Fprintf(out, "%s → %s: %s, %s: %v\n", c.Old, c.New, c.Kind, who, c.Paths)
+		}
+		if d.OldMounts != d.NewMounts {
+			fmt.Fprintf(out, "%s → %s: mounts\n", d.OldMounts, d.NewMounts)
+		}
+		if d.OldMemfdExec != d.NewMemfdExec {
+			fmt.Fprintf(out, "%s → %s: memfdExec\n", d.OldMemfdExec, d.NewMemfdExec)
+		}
+		return nil
+	}
+	return cmd
 }
 
 func policyFmt() *cobra.Command {
@@ -350,8 +358,9 @@ func policyConvert() *cobra.Command {
 func policyShow() *cobra.Command {
 	cmd := &cobra.Command{Use: "show FILE|NAME", Short: "Show what a policy compiles to", Example: "  dunnage policy show --automaton pg.yaml | dot -Tsvg", Args: exactArgs(1)}
 	dot := cmd.Flags().Bool("automaton", false, "as a graph for Graphviz")
+	container := containerFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		a, err := compiled(args[0])
+		a, err := compiled(args[0], *container)
 		if err != nil {
 			return err
 		}

@@ -30,6 +30,14 @@ func TestPolicyCommands(t *testing.T) {
 	if err := os.WriteFile(wrong, []byte("apiVersion: dunnage.io/v1\nkind: PolicyTest\nspec:\n  policy: narrow\n  cases:\n  - {exe: /bin/cat, path: /var/lib/postgresql/x, access: read, want: allow}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	variants, perVariant := filepath.Join(dir, "v.yaml"), filepath.Join(dir, "v.test.yaml")
+	const asks = "apiVersion: dunnage.io/v1\nkind: PolicyTest\nspec:\n  policy: v\n  container: shop:p:web\n  cases: [{path: /srv/x, access: read, want: deny}]\n"
+	for file, text := range map[string]string{variants: variantsText, perVariant: asks + "---\n" +
+		strings.Replace(strings.Replace(asks, "deny", "allow", 1), "  container: shop:p:web\n", "", 1)} {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 	report := filepath.Join(dir, "report.xml")
 	for _, c := range []struct {
 		args []string
@@ -41,6 +49,16 @@ func TestPolicyCommands(t *testing.T) {
 		{[]string{"explain", pg, "/var/lib/postgresql/x", "--exe", "/bin/cat"}, "denied by only " + pg + ":4:9\n  near: only", false},
 		{[]string{"check", "-o", "json", pg}, "\"rules\": 3", false},
 		{[]string{"check", "-o", "json", dir + "/absent.yaml"}, "\"severity\": \"error\"", true},
+		{[]string{"explain", "-o", "json", pg, "/var/lib/postgresql/x", "--exe", "/bin/cat"}, `"why": "it names other executables"`, false},
+		{[]string{"explain", variants, "/srv/x"}, "v: allowed by default", false},
+		{[]string{"explain", variants, "/srv/x", "--container", "shop:p:web"}, "v: denied by only", false},
+		{[]string{"explain", variants, "/srv/x", "--container", "shop:p"}, "", true},
+		{[]string{"explain", variants, "/data/x", "--exe", "/bin/sh", "--inherited", "/bin/base"}, "v: allowed by only", false},
+		{[]string{"check", variants}, "v for shop:*:web: 3 rules", false},
+		{[]string{"show", variants, "--container", "shop:p:web"}, "2 subject groups", false},
+		{[]string{"diff", pg, variants, "--container", "shop:p:web"}, "allow → deny: read, an exec into the container: [/srv]", false},
+		{[]string{"test", variants, perVariant}, "2 passed", false},
+		{[]string{"test", variants, perVariant, "--container", "shop:p:web"}, "1 passed, 1 failed", true},
 		{[]string{"explain", "no-such-policy", "/x"}, "", true},
 		{[]string{"explain", pg, "/etc/passwd"}, "allowed by default", false},
 		{[]string{"explain", pg, "/x", "--access", "fly"}, "", true},

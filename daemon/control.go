@@ -52,26 +52,11 @@ type psLine struct {
 
 // attachRequest asks for a policy on a running container.
 type attachRequest struct {
-	ID       string   `json:"id"`
-	Name     string   `json:"name"`
-	PID      int      `json:"pid"` // of its init
-	Policies []string `json:"policies"`
-}
-
-// question is what explain asks.
-type question struct {
-	Container string   `json:"container"`
-	Programs  []string `json:"programs"`
-	Access    string   `json:"access"`
-	Path      string   `json:"path"`
-}
-
-// explanation is its answer.
-type explanation struct {
-	Verdict string `json:"verdict"`
-	Reason  string `json:"reason"`
-	Policy  string `json:"policy,omitempty"`
-	Rule    string `json:"rule,omitempty"`
+	ID       string           `json:"id"`
+	Name     string           `json:"name"`
+	PID      int              `json:"pid"`   // of its init
+	Where    policy.Container `json:"where"` // what an orchestrator calls it
+	Policies []string         `json:"policies"`
 }
 
 type failureReply struct {
@@ -196,29 +181,6 @@ func modeOf(layers []*policy.Policy) string {
 	return "mixed"
 }
 
-func (r *registry) explain(q question) (explanation, error) {
-	c, err := r.find(q.Container)
-	if err != nil {
-		return explanation{}, err
-	}
-	kind, err := policy.KindOf(q.Access)
-	if err != nil {
-		return explanation{}, err
-	}
-	if len(c.Layers) == 0 {
-		return explanation{}, errors.New("the container's policy text is lost: it was adopted without its file")
-	}
-	v := policy.Decide(c.Layers, policy.Subject{Programs: q.Programs}, q.Path, kind)
-	e := explanation{Verdict: "allowed", Reason: v.Reason.String(), Policy: c.Layers[v.Layer].Name, Rule: ruleName(v)}
-	switch {
-	case !v.Allowed:
-		e.Verdict = "denied"
-	case v.Audited:
-		e.Verdict = "audit"
-	}
-	return e, nil
-}
-
 // attach binds a running container and labels its tasks.
 func (r *registry) attach(a attachRequest) (psLine, error) {
 	pidfd, nsfd, err := openProcess(a.PID)
@@ -236,7 +198,7 @@ func (r *registry) attach(a attachRequest) (psLine, error) {
 		closeFD(pidfd)
 		return psLine{}, err
 	}
-	c, err := r.bind(bindRequest{id: a.ID, name: a.Name, policies: a.Policies, namespace: ns, pid: pid, pidfd: pidfd, state: bpf.Enforced})
+	c, err := r.bind(bindRequest{id: a.ID, name: a.Name, where: a.Where, policies: a.Policies, namespace: ns, pid: pid, pidfd: pidfd, state: bpf.Enforced})
 	if err != nil {
 		return psLine{}, err
 	}

@@ -168,12 +168,14 @@ func nameOf(annotations map[string]string) string {
 }
 
 // whereOf is what the orchestrator calls the container: containerd's and CRI-O's
-// annotations.
-func whereOf(annotations map[string]string) policy.Container {
+// annotations, or labels.
+func whereOf(sources ...map[string]string) policy.Container {
 	first := func(keys []string) string {
-		for _, key := range keys {
-			if annotations[key] != "" {
-				return annotations[key]
+		for _, annotations := range sources {
+			for _, key := range keys {
+				if annotations[key] != "" {
+					return annotations[key]
+				}
 			}
 		}
 		return ""

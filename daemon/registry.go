@@ -112,7 +112,7 @@ func (r *registry) layersFor(set *policy.Set, names []string, where policy.Conta
 		case err != nil:
 			return nil, refusal{wire.InvalidPolicy, err}
 		}
-		layers = append(layers, p.For(where))
+		layers = append(layers, p.For(where)...)
 	}
 	if len(layers) == 0 {
 		return nil, refuse(wire.UnknownPolicy, "no policy is named: write the name of one in the annotation %s", wire.Annotation)

@@ -60,4 +60,22 @@ func TestVariants(t *testing.T) {
 	if got := next.get(c.Instance); !closed(got.Layers, "/new/x") || closed(got.Layers, "/base/x") || closed(got.Layers, "/srv/x") {
 		t.Errorf("after a reload: %+v", got.Layers)
 	}
+
+	// The same question to the live container, with the rules that nearly counted.
+	e, err := next.explain(question{Container: "c1", Programs: []string{"/bin/sh"}, Access: "read", Path: "/new/x"})
+	if err != nil || e.Verdict != "denied" || e.Policy != "v" || len(e.Near) == 0 || e.Near[0].Why != "it names other executables" {
+		t.Errorf("explained: %+v, %v", e, err)
+	}
+}
+
+// Attaching by hand finds an orchestrator's names in annotations or labels.
+func TestWhereOf(t *testing.T) {
+	want := policy.Container{Namespace: "n", Pod: "p", Name: "c"}
+	labels := map[string]string{"io.kubernetes.pod.namespace": "n", "io.kubernetes.pod.name": "p", "io.kubernetes.container.name": "c"}
+	cri := map[string]string{"io.kubernetes.cri.sandbox-namespace": "n", "io.kubernetes.cri.sandbox-name": "p", "io.kubernetes.cri.container-name": "c"}
+	for i, sources := range [][]map[string]string{{labels}, {nil, labels}, {cri, {"io.kubernetes.pod.name": "other"}}} {
+		if got := whereOf(sources...); got != want {
+			t.Errorf("%d: %+v", i, got)
+		}
+	}
 }

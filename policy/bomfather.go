@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -78,22 +77,24 @@ func (p *parser) bomfather(n *yaml.Node, name string) *Policy {
 	if Diagnostics(p.diags[before:]).Err() != nil {
 		return nil
 	}
+	flagged := *pol // what holds for every set
 	for _, b.ruleSet = range b.sets {
-		b.refuseBoth()
-	}
-	if Diagnostics(p.diags[before:]).Err() != nil {
-		return nil
-	}
-	flagged := pol.Rules // hold for every set
-	for _, b.ruleSet = range b.sets {
-		rules := slices.Concat(b.rules(), flagged)
-		if b.container == "" {
-			pol.Rules = rules
-			continue
+		set := flagged
+		set.Pos = b.pos
+		set.Rules = append(b.rules(), flagged.Rules...)
+		if run := b.runRules(); len(run) > 0 && b.both(set.Rules, run) {
+			and := flagged
+			and.Rules = run
+			set.And = &and
+		} else {
+			set.Rules = append(set.Rules, run...)
 		}
-		variant := *pol
-		variant.Rules, variant.Variants, variant.Pos = rules, nil, b.pos
-		pol.Variants = append(pol.Variants, Variant{b.container, &variant})
+		if b.container == "" {
+			set.Variants = pol.Variants
+			*pol = set
+		} else {
+			pol.Variants = append(pol.Variants, Variant{b.container, &set})
+		}
 	}
 	return pol
 }
@@ -143,7 +144,7 @@ func (b *bomfather) policy(n *yaml.Node) {
 	known := []string{"executable", "can_access_dirs", "can_run", "is_allowed_to_access_ip", "fsverity_digest", "python",
 		"python_argv_exact", "python_cwd"}
 	var who []Pattern
-	var dirs, run *yaml.Node
+	var dirs, run, argv *yaml.Node
 	ok := b.fields(n, "the policy", known, func(key string, v *yaml.Node) {
 		switch key {
 		case "executable":
@@ -155,6 +156,7 @@ func (b *bomfather) policy(n *yaml.Node) {
 			place := b.place(v, key, "filepath", "libs")
 			if p, ok := b.path(v, place["filepath"]); ok {
 				who = append(who, p)
+				b.trusted = append(b.trusted, p)
 			}
 			for _, lib := range strings.Split(place["libs"], ",") {
 				if p, ok := b.path(v, strings.TrimSpace(lib)); ok {
@@ -165,10 +167,17 @@ func (b *bomfather) policy(n *yaml.Node) {
 			dirs = v
 		case "can_run":
 			run = v
+		case "python_argv_exact", "python_cwd":
+			argv = v
 		default:
-			b.fail(v, notYet, "%s is not supported: Dunnage judges files, not networks, digests or arguments", key)
+			b.fail(v, notYet, "%s is not supported: Dunnage judges files, not networks or digests", key)
 		}
 	})
+	if argv != nil {
+		b.fail(argv, "start the script by its `#!` line and name it with `executable:`: a script is a program of its own",
+			"python_argv_exact and python_cwd are not supported: any program can give python these arguments in this directory")
+		return
+	}
 	if ok && len(who) != 1 {
 		b.fail(n, "write one `executable:` or one `python:`", "the policy names %d programs", len(who))
 		return
@@ -234,6 +243,11 @@ func (b *bomfather) attribute(n *yaml.Node) {
 			}
 		case "can_only_access_ips":
 			b.fail(v, notYet, "%s is not supported: Dunnage does not judge networks", key)
+		case "allowed_ptrace":
+			if b.truth(v, key) {
+				b.fail(v, "remove it; a task drives those that have exactly its rights",
+					"%s is not supported: who drives another task has its rights, and no policy lifts that guard", key)
+			}
 		default:
 			if b.truth(v, key) {
 				b.fail(v, notYet, "%s is not supported", key)
@@ -293,41 +307,22 @@ func (b *bomfather) flags(n *yaml.Node, pol *Policy) {
 	})
 }
 
-// refuseBoth refuses a program of can_run below a protected directory: there
-// Bomfather asks two questions, for the file and for its execution, and `only`
-// rules would take the answer of either.
-func (b *bomfather) refuseBoth() {
-	for _, g := range b.run {
-		var names []string
-		for _, c := range g.path.Components {
-			names = append(names, c.Literal)
-		}
-		for _, d := range b.dirs {
-			if d.path.match(names, true) {
-				b.diags = append(b.diags, Diagnostic{Pos: g.pos, Hint: "keep one of the two",
-					Message: fmt.Sprintf("can_run %s lies in the protected %s of line %d: both at once can't be said", g.path.Text, d.path.Text, d.pos.Line)})
-			}
-		}
-	}
-}
-
-// rules are the native rules with the same meaning.
+// rules are the native rules with the same meaning, but for can_run.
 func (b *bomfather) rules() []Rule {
 	var out []Rule
 	everybody, _ := ParsePattern("/**", b.pos)
 	for _, g := range b.dirs {
-		read := g.read
-		if slices.ContainsFunc(b.readOnly, func(p Pattern) bool { return p.key() == g.path.key() }) {
-			read = everybody // read-only for all means that all may read
-		}
 		paths := []Pattern{g.path}
-		out = append(out,
-			Rule{Effect: Only, Paths: paths, Access: 1<<Read | 1<<Exec, Listed: true, Executables: read, Inherit: true, Pos: g.pos},
-			Rule{Effect: Only, Paths: paths, Access: Write, Listed: true, Executables: g.write, Inherit: true, Pos: g.pos})
-	}
-	for _, g := range b.run {
-		out = append(out, Rule{Effect: Only, Paths: []Pattern{g.path}, Exact: true, Access: 1 << Exec,
-			Listed: true, Executables: g.read, Inherit: true, Pos: g.pos})
+		switch open := b.openTo(g.path); {
+		case open == nil:
+			out = append(out, b.only(paths, 1<<Read|1<<Exec, g.read, g.pos))
+		case open == g && slices.ContainsFunc(b.dirs, func(o *granted) bool { return o.path.above(g.path) && b.openTo(o.path) == nil }):
+			// The rule above must not reach down to here.
+			out = append(out, b.only(paths, 1<<Read|1<<Exec, everybody, g.pos))
+			b.warn(g.pos, "start the container from elsewhere",
+				"%s is open for reading within a closed directory: every program reads it, but a container's first program can't be there", g.path.Text)
+		}
+		out = append(out, b.only(paths, Write, g.write, g.pos))
 	}
 	const content = 1<<Modify | 1<<Create | 1<<Delete
 	for _, p := range b.readOnly {
@@ -337,4 +332,52 @@ func (b *bomfather) rules() []Rule {
 		out = append(out, Rule{Effect: Deny, Paths: []Pattern{p}, Exact: true, Access: content, Pos: p.Pos})
 	}
 	return out
+}
+
+// openTo is the topmost protected directory, at or above a path, that is
+// read-only for all as well: all may read it then, with all that is below, also
+// what narrower rules protect. nil if there is none.
+func (b *bomfather) openTo(path Pattern) (top *granted) {
+	for _, g := range b.dirs {
+		readOnly := slices.ContainsFunc(b.readOnly, func(p Pattern) bool { return p.key() == g.path.key() })
+		if readOnly && (g.path.key() == path.key() || g.path.above(path)) && (top == nil || g.path.above(top.path)) {
+			top = g
+		}
+	}
+	return top
+}
+
+// above reports whether a path without globs is a directory above another one.
+func (p Pattern) above(q Pattern) bool {
+	return len(p.Components) < len(q.Components) && p.covers(q, true)
+}
+
+func (b *bomfather) only(paths []Pattern, access AccessSet, who []Pattern, pos Position) Rule {
+	return Rule{Effect: Only, Paths: paths, Access: access, Listed: true, Executables: who, Inherit: true, Pos: pos}
+}
+
+// runRules are the rules for can_run.
+func (b *bomfather) runRules() []Rule {
+	var out []Rule
+	for _, g := range b.run {
+		r := b.only([]Pattern{g.path}, 1<<Exec, g.read, g.pos)
+		r.Exact = true
+		out = append(out, r)
+	}
+	return out
+}
+
+// both reports whether a program of can_run is below a protected directory.
+// There Bomfather asks two questions, for the file and for its execution, and
+// `only` rules of one layer would take the answer of either.
+func (b *bomfather) both(dirs, run []Rule) bool {
+	for i := range run {
+		path := run[i].Paths[0]
+		if slices.ContainsFunc(dirs, func(r Rule) bool {
+			return r.Effect == Only && r.Access.Has(Exec) && r.Paths[0].covers(path, true)
+		}) {
+			return true
+		}
+	}
+	return false
 }

@@ -9,9 +9,10 @@ import (
 // Test is one document of kind PolicyTest: questions about policies and the
 // answers that their author wants.
 type Test struct {
-	Layers []Include // the policies asked, intersected, by name
-	Cases  []Case
-	Pos    Position
+	Layers    []Include // the policies asked, intersected, by name
+	Container Container // whose variants are asked
+	Cases     []Case
+	Pos       Position
 }
 
 // Case is one question. Path and Subject are names, not patterns.
@@ -54,7 +55,7 @@ func (t *Test) Run(s *Set) ([]Result, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", in.Pos, err)
 		}
-		layers = append(layers, p)
+		layers = append(layers, p.For(t.Container)...)
 	}
 	var out []Result
 	for _, c := range t.Cases {
@@ -106,7 +107,7 @@ func (p *parser) test(n *yaml.Node) *Test {
 			p.metadata(v, &Policy{})
 		case "spec":
 			specified = true
-			p.fields(v, "spec", []string{"policy", "layers", "cases"}, func(key string, v *yaml.Node) {
+			p.fields(v, "spec", []string{"policy", "layers", "container", "cases"}, func(key string, v *yaml.Node) {
 				layer := func(item *yaml.Node) {
 					t.Layers = append(t.Layers, Include{p.text(item, "a policy's name"), p.at(item)})
 				}
@@ -115,6 +116,11 @@ func (p *parser) test(n *yaml.Node) *Test {
 					layer(v)
 				case "layers":
 					p.items(v, key, layer)
+				case "container":
+					var err error
+					if t.Container, err = ParseContainer(p.text(v, key)); err != nil {
+						p.fail(v, "write it as the orchestrator calls it: shop:web-7d4b:nginx", "%v", err)
+					}
 				case "cases":
 					p.items(v, key, func(item *yaml.Node) { p.testCase(item, t) })
 				}

@@ -1,7 +1,9 @@
 package policy
 
 import (
+	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -21,23 +23,64 @@ type Variant struct {
 	Policy    *Policy
 }
 
-// For is the policy for a container: the first variant that matches, or the
-// policy itself. Variants are not merged.
-func (p *Policy) For(c Container) *Policy {
+// For is the layers for a container: those of the first variant that matches, or
+// the policy's own. Variants are not merged. A container that no orchestrator
+// names is matched by none, not even by `*:*:*`.
+func (p *Policy) For(c Container) []*Policy {
 	for _, v := range p.Variants {
-		parts := strings.Split(v.Container, ":")
-		matched := len(parts) == 3
-		for i, name := range []string{c.Namespace, c.Pod, c.Name} {
-			if matched {
-				ok, err := path.Match(parts[i], name)
-				matched = ok && err == nil
-			}
-		}
-		if matched {
-			return v.Policy
+		if c.matches(v.Container) {
+			return v.Policy.layers()
 		}
 	}
-	return p
+	return p.layers()
+}
+
+// Part is what a policy is for some containers.
+type Part struct {
+	Container string // the pattern; "" for those that no pattern matches
+	Layers    []*Policy
+}
+
+// Parts is all that For can give.
+func (p *Policy) Parts() []Part {
+	out := []Part{{"", p.layers()}}
+	for _, v := range p.Variants {
+		out = append(out, Part{v.Container, v.Policy.layers()})
+	}
+	return out
+}
+
+func (p *Policy) layers() []*Policy {
+	if p.And == nil {
+		return []*Policy{p}
+	}
+	return []*Policy{p, p.And}
+}
+
+func (c Container) matches(pattern string) bool {
+	parts := strings.Split(pattern, ":")
+	if len(parts) != 3 {
+		return false
+	}
+	for i, name := range []string{c.Namespace, c.Pod, c.Name} {
+		if ok, err := path.Match(parts[i], name); name == "" || !ok || err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// ParseContainer reads namespace:pod:container. An empty text is a container
+// that no orchestrator names.
+func ParseContainer(text string) (Container, error) {
+	if text == "" {
+		return Container{}, nil
+	}
+	parts := strings.Split(text, ":")
+	if len(parts) != 3 || slices.Contains(parts, "") {
+		return Container{}, fmt.Errorf("container %q: write namespace:pod:container", text)
+	}
+	return Container{parts[0], parts[1], parts[2]}, nil
 }
 
 // validContainer reports whether a pattern has three parts that can match.

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strconv"
@@ -9,21 +10,42 @@ import (
 
 // Convert prints a policy in the native form. Read again, it gives the same
 // policy but for positions. Rules that came in by `include` are written out.
-// Variants become documents of their own, NAME-1, NAME-2 …, each below a comment
-// that says for which containers it is.
+// Variants and second layers become documents of their own, each below a comment
+// that says what it is for.
 func Convert(p *Policy) []byte {
 	var out []byte
-	if len(p.Variants) > 0 {
-		out = append(out, "# For the containers that no pattern below matches.\n"...)
+	layers := func(p *Policy, comment string) {
+		if p.And != nil {
+			and := *p.And
+			and.Name = derivedName(p.Name, "and")
+			comment += fmt.Sprintf("# One of two layers: name both, %s,%s.\n", p.Name, and.Name)
+			defer func() {
+				out = append(out, fmt.Sprintf("---\n# The second layer of %s.\n", p.Name)...)
+				out = append(out, convertOne(&and)...)
+			}()
+		}
+		out = append(out, comment...)
+		out = append(out, convertOne(p)...)
 	}
-	out = append(out, convertOne(p)...)
-	for i, v := range p.Variants {
+	comment := ""
+	if len(p.Variants) > 0 {
+		comment = "# For the containers that no pattern below matches.\n"
+	}
+	layers(p, comment)
+	for _, v := range p.Variants {
 		one := *v.Policy
-		one.Name = fmt.Sprintf("%s-%d", p.Name, i+1)
-		out = append(out, fmt.Sprintf("---\n# For the containers %s (namespace:pod:container).\n", v.Container)...)
-		out = append(out, convertOne(&one)...)
+		one.Name = derivedName(p.Name, v.Container)
+		out = append(out, "---\n"...)
+		layers(&one, fmt.Sprintf("# For the containers %s (namespace:pod:container).\n", v.Container))
 	}
 	return out
+}
+
+// derivedName is a name for a part of a policy that no other one is likely to
+// have, whatever else is written in the file and in whatever order.
+func derivedName(name, part string) string {
+	sum := sha256.Sum256([]byte(name + "\x00" + part))
+	return fmt.Sprintf("%.119s-%x", name, sum[:4])
 }
 
 func convertOne(p *Policy) []byte {

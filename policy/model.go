@@ -13,6 +13,7 @@ type Policy struct {
 	MemfdExec bool           // memfdExec: allow
 	Variants  []Variant      // other rules for some containers (Bomfather's `container =`)
 	Include   []Include      // policies whose rules come in; empty once a Set has resolved it
+	And       *Policy        // a layer that holds with this one: what rules of one layer can't say (Bomfather's can_run)
 	Pos       Position       // of the document
 }
 

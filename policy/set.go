@@ -119,6 +119,8 @@ func (s *Set) resolve() {
 				d = Diagnostic{Pos: in.Pos, Message: fmt.Sprintf("included policy: %v", err), Hint: "put the block's file beside this one"}
 			case visit(in.Name) != nil:
 				d = Diagnostic{Pos: in.Pos, Message: fmt.Sprintf("included policy %q is invalid", in.Name), Hint: "mend that one first"}
+			case s.policies[in.Name].And != nil:
+				d = Diagnostic{Pos: in.Pos, Message: fmt.Sprintf("included policy %q is two layers (its can_run is below a protected directory)", in.Name), Hint: "name both policies in the annotation"}
 			case len(s.policies[in.Name].Variants) > 0:
 				d = Diagnostic{Pos: in.Pos, Message: fmt.Sprintf("included policy %q has rules for some containers only (`container =`)", in.Name), Hint: "name both policies in the annotation, or include what `dunnage policy convert` makes of it"}
 			default:

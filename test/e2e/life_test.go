@@ -131,7 +131,7 @@ func TestAttach(t *testing.T) {
 		t.Errorf("attached: %s", out)
 	}
 	out, _ := command("dunnage", "explain", ref, "/secret", "--exe", "/bin/busybox")
-	if !strings.HasPrefix(out, "denied by deny "+policiesDir+"/secret.yaml:7:") {
+	if !strings.HasPrefix(out, "secret: denied by deny "+policiesDir+"/secret.yaml:7:") {
 		t.Errorf("explain: %s", out)
 	}
 	if out, err := command("dunnage", "detach", ref); err != nil {
