@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dunnage-project/dunnage/bpf"
 	"github.com/dunnage-project/dunnage/policy"
 )
 
@@ -70,10 +71,16 @@ func policyCheck() *cobra.Command {
 	cmd := &cobra.Command{Use: "check FILE…", Short: "Check policy files, and warn of what is probably not meant",
 		Long: `Reads the files together, as the daemon would read a folder, and compiles each
 policy. Warnings name rules that are never used, contradictions, paths that are
-usually symbolic links in images. The exit status is 1 if there is an error.`,
-		Example: "  dunnage policy check /etc/dunnage/policies.d/*.yaml\n  dunnage policy check -o json pg.yaml", Args: filesArg}
+usually symbolic links in images. With --kernel they also name the rules that
+the running kernel can't enforce. The exit status is 1 if there is an error.`,
+		Example: "  dunnage policy check /etc/dunnage/policies.d/*.yaml\n  dunnage policy check --kernel -o json pg.yaml", Args: filesArg}
 	output := outputFlag(cmd)
+	kernel := cmd.Flags().Bool("kernel", false, "also name what the running kernel would not enforce")
 	cmd.RunE = func(cmd *cobra.Command, files []string) error {
+		var gaps []bpf.Gap
+		if *kernel {
+			gaps = bpf.Gaps()
+		}
 		set := policy.LoadFiles(files...)
 		diags := slices.Clone(set.Problems())
 		policies := []checked{}
@@ -85,6 +92,7 @@ usually symbolic links in images. The exit status is 1 if there is an error.`,
 			for _, one := range p.Parts() {
 				for _, layer := range one.Layers {
 					diags = append(diags, policy.Lint(layer)...)
+					diags = append(diags, unenforced(layer, gaps)...)
 				}
 				a, err := policy.Compile(one.Layers)
 				if err != nil {
@@ -94,6 +102,7 @@ usually symbolic links in images. The exit status is 1 if there is an error.`,
 				policies = append(policies, checkedAs(name, one, a))
 			}
 		}
+		diags = once(diags) // a block that several policies include says it once
 		if *output == "json" {
 			if err := printJSON(cmd.OutOrStdout(), map[string]any{"policies": policies, "findings": findingsOf(diags)}); err != nil {
 				return err
@@ -112,6 +121,29 @@ usually symbolic links in images. The exit status is 1 if there is an error.`,
 		return nil
 	}
 	return cmd
+}
+
+// once leaves out what was said before.
+func once(diags policy.Diagnostics) policy.Diagnostics {
+	seen := map[policy.Diagnostic]bool{}
+	return slices.DeleteFunc(diags, func(d policy.Diagnostic) bool {
+		before := seen[d]
+		seen[d] = true
+		return before
+	})
+}
+
+// unenforced is a warning for each part of a policy that meets a gap.
+func unenforced(p *policy.Policy, gaps []bpf.Gap) (out policy.Diagnostics) {
+	for _, n := range p.Needs() {
+		for _, g := range gaps {
+			if both, ok := n.Meet(g.Need); ok {
+				out = append(out, policy.Diagnostic{Warning: true, Pos: n.Pos, Hint: g.Remedy,
+					Message: fmt.Sprintf("not enforced here (%s): %s", both, g.Detail)})
+			}
+		}
+	}
+	return out
 }
 
 func findingsOf(diags policy.Diagnostics) []finding {

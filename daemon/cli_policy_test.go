@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/dunnage-project/dunnage/bpf"
+	"github.com/dunnage-project/dunnage/policy"
 )
 
 // cli runs a command and returns what it prints.
@@ -79,5 +83,48 @@ func TestPolicyCommands(t *testing.T) {
 	}
 	if data, err := os.ReadFile(report); err != nil || !strings.Contains(string(data), `tests="1" failures="1"`) {
 		t.Errorf("the JUnit report: %s, %v", data, err)
+	}
+}
+
+// A gap of the kernel is a warning at each rule, and at the default, that meets it.
+func TestUnenforced(t *testing.T) {
+	ps, diags := policy.ParseFile("t.yaml", []byte(`apiVersion: dunnage.io/v1
+kind: Policy
+metadata: {name: t}
+spec:
+  default: {read: allow, write: deny, exec: allow}
+  mounts: allow
+  memfdExec: allow
+  rules:
+  - {effect: allow, paths: [/tmp], access: [write]}
+  - {effect: deny, paths: [/etc], access: [attr]}
+  - {effect: only, paths: [/data], access: [read, create], executables: [/bin/x]}
+`))
+	if len(ps) != 1 {
+		t.Fatal(diags)
+	}
+	gap := func(a policy.AccessSet) []bpf.Gap {
+		return []bpf.Gap{{Need: policy.Need{Access: a}, Detail: "no hook", Remedy: "another kernel"}}
+	}
+	for _, c := range []struct {
+		gaps  []bpf.Gap
+		lines []int
+	}{
+		{nil, nil},
+		{gap(1 << policy.Attr), []int{1, 10}},
+		{gap(1 << policy.Create), []int{1, 11}},
+		{gap(1 << policy.Exec), nil},
+		{[]bpf.Gap{{Need: policy.Need{Mounts: true}}}, nil},
+	} {
+		var lines []int
+		for _, d := range unenforced(ps[0], c.gaps) {
+			lines = append(lines, d.Pos.Line)
+			if !d.Warning || d.Hint == "" || !strings.HasPrefix(d.Message, "not enforced here (") {
+				t.Errorf("%+v", d)
+			}
+		}
+		if !slices.Equal(lines, c.lines) {
+			t.Errorf("%+v: lines %v, want %v", c.gaps, lines, c.lines)
+		}
 	}
 }
