@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -20,7 +21,7 @@ import (
 
 func policyCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "policy", Short: "Work on policy files; no daemon is needed"}
-	cmd.AddCommand(policyCheck(), policyExplain(), policyTest(), policyDiff(), policyFmt(), policyConvert(), policyShow())
+	cmd.AddCommand(policyCheck(), policyExplain(), policyTest(), policyDiff(), policyFmt(), policyConvert(), policyShow(), policySchema())
 	return cmd
 }
 
@@ -404,4 +405,13 @@ func policyShow() *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+func policySchema() *cobra.Command {
+	return &cobra.Command{Use: "schema", Short: "Print the JSON Schema of policies and their tests, for editors",
+		Example: "  dunnage policy schema > dunnage.schema.json   # then: # yaml-language-server: $schema=dunnage.schema.json", Args: exactArgs(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := io.WriteString(cmd.OutOrStdout(), policy.Schema())
+			return err
+		}}
 }

@@ -74,6 +74,7 @@ func TestPolicyCommands(t *testing.T) {
 		{[]string{"convert", pg}, "effect: only", false},
 		{[]string{"fmt", narrow}, "can_access_dirs", false},
 		{[]string{"show", pg}, "3 rows", false},
+		{[]string{"schema"}, `"$ref": "#/$defs/policyTest"`, false},
 		{[]string{"show", "--automaton", pg}, "digraph paths", false},
 	} {
 		out, err := cli(append([]string{"policy"}, c.args...)...)
