@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -327,14 +328,7 @@ automata, over all paths, for nobody and for each kind of program. Paths are exa
 		}
 		out := cmd.OutOrStdout()
 		for _, c := range d.Changes {
-			who := "anybody"
-			if !c.Anybody {
-				who = "an exec into the container"
-				if programs := slices.Concat(c.Subject.Programs, c.Subject.Inherited); len(programs) > 0 {
-					who = programs[0]
-				}
-			}
-			fmt.Fprintf(out, "%s → %s: %s, %s: %v\n", c.Old, c.New, c.Kind, who, c.Paths)
+			fmt.Fprintf(out, "%s → %s: %s, %s: %v\n", c.Old, c.New, c.Kind, whoOf(c), c.Paths)
 		}
 		if d.OldMounts != d.NewMounts {
 			fmt.Fprintf(out, "%s → %s: mounts\n", d.OldMounts, d.NewMounts)
@@ -345,6 +339,21 @@ automata, over all paths, for nobody and for each kind of program. Paths are exa
 		return nil
 	}
 	return cmd
+}
+
+// whoOf names those whom a change concerns.
+func whoOf(c policy.Change) string {
+	who := slices.Clone(c.Subject.Programs)
+	for _, p := range c.Subject.Inherited {
+		who = append(who, "what "+p+" started")
+	}
+	switch {
+	case c.Anybody:
+		return "anybody"
+	case len(who) == 0:
+		return "an exec into the container"
+	}
+	return strings.Join(who, " with ")
 }
 
 func policyFmt() *cobra.Command {

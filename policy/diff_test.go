@@ -50,10 +50,10 @@ func TestDiffNamesSubjectAndPath(t *testing.T) {
 }
 
 // Each example of a Diff is true by Decide, and what Decide answers differently
-// for one program is never missing from it.
+// for one program or for several is never missing from it.
 func TestDiffAgreesWithDecide(t *testing.T) {
 	g := policytest.New(7)
-	examples, differing := 0, 0
+	examples, differing, several := 0, 0, 0
 	rounds := 300
 	if testing.Short() {
 		rounds = 30
@@ -85,7 +85,7 @@ func TestDiffAgreesWithDecide(t *testing.T) {
 		for range 200 {
 			q := g.Question()
 			if len(q.Subject.Programs)+len(q.Subject.Inherited) > 1 {
-				continue
+				several++
 			}
 			o, n := decided(old, q.Subject, q.Path, q.Kind), decided(new, q.Subject, q.Path, q.Kind)
 			if o != n {
@@ -96,8 +96,27 @@ func TestDiffAgreesWithDecide(t *testing.T) {
 			}
 		}
 	}
-	if examples < 100 || differing < 100 {
-		t.Fatalf("only %d examples and %d differing questions", examples, differing)
+	if examples < 100 || differing < 100 || several < 100 {
+		t.Fatalf("only %d examples, %d differing questions and %d of several programs", examples, differing, several)
+	}
+}
+
+// What only a script and its interpreter together may do is found, and nothing
+// else is said of them.
+func TestDiffOfSeveralPrograms(t *testing.T) {
+	read := policy.AccessSet(1 << policy.Read)
+	only := func(exe string) *policy.Policy {
+		return &policy.Policy{Rules: []policy.Rule{{Effect: policy.Only, Paths: pattern(t, "/data"), Access: read, Listed: true, Executables: pattern(t, exe)}}}
+	}
+	closed := only("/bin/none")
+	closed.Rules[0].Executables = nil
+	d, err := policy.Diff(compile(t, closed), compile(t, only("/bin/sh"), only("/opt/run.sh")))
+	if err != nil || len(d.Changes) != 1 {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	c := d.Changes[0]
+	if c.Anybody || strings.Join(c.Subject.Programs, " ") != "/bin/sh /opt/run.sh" || c.Old != policy.Denied || c.New != policy.Allowed {
+		t.Errorf("%+v", c)
 	}
 }
 
