@@ -28,8 +28,7 @@ func Compile(layers []*Policy) (*Automaton, error) {
 	if len(layers) > MaxLayers {
 		return nil, fmt.Errorf("compiling: %d layers: at most %d are possible", len(layers), MaxLayers)
 	}
-	c := &compiler{layers: layers, groupOf: map[string]int{}, speakerOf: map[speaker]int{},
-		maskOf: map[string]uint32{}, rowOf: map[string]uint32{}}
+	c := newCompiler(layers)
 	if err := c.collect(); err != nil {
 		return nil, err
 	}
@@ -51,11 +50,11 @@ func Compile(layers []*Policy) (*Automaton, error) {
 			a.Inherit[g/64] |= 1 << (g % 64)
 		}
 	}
-	paths, err := build(c.pathSources(), c.row)
+	paths, err := build(c.pathSources(), MaxStates, c.row)
 	if err != nil {
 		return nil, err
 	}
-	programs, err := build(c.programSources(), c.mask)
+	programs, err := build(c.programSources(), MaxStates, c.mask)
 	if err != nil {
 		return nil, err
 	}
@@ -82,6 +81,11 @@ type compiler struct {
 	maskOf map[string]uint32
 }
 
+func newCompiler(layers []*Policy) *compiler {
+	return &compiler{layers: layers, groups: []group{{}}, groupOf: map[string]int{}, speakerOf: map[speaker]int{},
+		maskOf: map[string]uint32{}, rowOf: map[string]uint32{}}
+}
+
 type flatRule struct {
 	*Rule
 	speaker int // index into speakers
@@ -105,7 +109,6 @@ type group struct {
 
 // collect numbers the rules and the subject groups.
 func (c *compiler) collect() error {
-	c.groups = []group{{}}
 	seen := 0
 	for layer, p := range c.layers {
 		for i := range p.Rules {

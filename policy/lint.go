@@ -7,26 +7,41 @@ import (
 )
 
 // Lint finds what is allowed to be written but is hardly meant. Everything that
-// it reports is true of the policy alone; what it can't tell it leaves out.
+// it reports is true of the policy alone, and worked out on its automata: a rule
+// is unused if the policy without it gives every verdict that it gives with it.
 // Includes are to be resolved first.
 func Lint(p *Policy) Diagnostics {
 	var out Diagnostics
 	warn := func(pos Position, hint, format string, args ...any) {
 		out = append(out, Diagnostic{Warning: true, Pos: pos, Message: fmt.Sprintf(format, args...), Hint: hint})
 	}
+	a, err := Compile([]*Policy{p})
+	if err != nil {
+		return nil // reported by whoever compiles it
+	}
+	uses, told := examine(p, a)
+	if !told {
+		warn(p.Pos, "split the policy", "unused rules are not looked for: its globs together match in too many ways")
+	}
+	programs := &runnable{a, a.subjects(), map[string]bool{}}
 	for i := range p.Rules {
 		r := &p.Rules[i]
-		if other := coveredBy(p, i); other != nil {
-			warn(r.Pos, "remove one of the two", "the rule is never used: the `%s` rule at %s decides everything that it names", effectWords[other.Effect], other.Pos)
+		switch u := uses[i]; {
+		case u.closedAt != "" && len(r.Executables) == 0 && r.Access.Has(Read):
+			warn(r.Pos, "name a program if one needs it; write `effect: deny` if none does", "nobody may reach what the rule names, such as %s", u.closedAt)
+		case u.closedAt != "" && len(r.Executables) > 0:
+			warn(r.Pos, "let one of the programs through, or write `effect: deny`", "nobody may do all of this at %s: `deny` rules are for every program that the `only` rules name", u.closedAt)
+		case u.unused && u.by != nil:
+			warn(r.Pos, "remove one of the two", "the rule is never used: where it matches, others decide alike or before it, such as the `%s` rule at %s for %s", u.by.Effect, u.by.Pos, u.path)
 			continue
-		}
-		if r.Effect == Only && len(r.Executables) == 0 && r.Access.Has(Read) {
-			warn(r.Pos, "name a program if one needs it; write `effect: deny` if none does", "nobody may reach what the rule names")
-		}
+		case u.unused && r.Effect == Allow:
+			warn(r.Pos, "remove it", "the rule is never used: the default allows the same")
+			continue
+		} // a deny that repeats the default guards against rules to come
 		if r.Effect == Only && !p.Default[Exec] {
 			for _, e := range r.Executables {
-				if path, ok := e.name(); ok && !p.mayRun(path) {
-					warn(e.Pos, "allow exec of it, or correct its name", "no rule lets %s be executed", path)
+				if !programs.any(e) {
+					warn(e.Pos, "allow exec of it, or correct its name", "no rule lets %s be executed", e.Text)
 				}
 			}
 		}
@@ -37,44 +52,6 @@ func Lint(p *Policy) Diagnostics {
 		}
 	}
 	return out
-}
-
-// coveredBy is a rule that always decides before or like rule i, or nil: a deny
-// for everybody on all of its paths, or a rule of its own effect that says as
-// much and more.
-func coveredBy(p *Policy, i int) *Rule {
-	r := &p.Rules[i]
-	for j := range p.Rules {
-		o := &p.Rules[j]
-		same := o.Effect == r.Effect && r.Effect != Only
-		if j == i || o.Access&r.Access != r.Access || o.Listed && !sameWho(o, r) || o.Effect != Deny && !same || o.Exact && !r.Exact {
-			continue
-		}
-		if !pathsCover(o, r) || same && j > i && pathsCover(r, o) && r.Access == o.Access {
-			continue // of two equal rules the second is reported
-		}
-		if o.Effect == Deny && o.Listed && r.Effect != Deny && r.Effect != Allow {
-			continue
-		}
-		return o
-	}
-	return nil
-}
-
-func sameWho(a, b *Rule) bool {
-	return a.Listed == b.Listed && a.Inherit == b.Inherit && slices.EqualFunc(a.Executables, b.Executables,
-		func(x, y Pattern) bool { return x.key() == y.key() })
-}
-
-// pathsCover reports whether a names everything that b names, as far as that
-// can be told by letting a's patterns match b's own components.
-func pathsCover(a, b *Rule) bool {
-	for _, want := range b.Paths {
-		if !slices.ContainsFunc(a.Paths, func(have Pattern) bool { return have.covers(want, !a.Exact) }) {
-			return false
-		}
-	}
-	return true
 }
 
 // covers reports whether p, component by component, matches all that q does.
@@ -98,29 +75,6 @@ func (p Pattern) covers(q Pattern, below bool) bool {
 		}
 	}
 	return true
-}
-
-// name is the one path that the pattern matches, if it has no glob.
-func (p Pattern) name() (string, bool) {
-	var b strings.Builder
-	for _, c := range p.Components {
-		if c.Deep || c.Glob != nil {
-			return "", false
-		}
-		b.WriteString("/" + c.Literal)
-	}
-	return b.String(), b.Len() > 0
-}
-
-// mayRun reports whether anybody may execute a program.
-func (p *Policy) mayRun(path string) bool {
-	for i := range p.Rules {
-		r := &p.Rules[i]
-		if r.Effect != Deny && r.applies(path, Exec) && (!r.Listed || len(r.Executables) > 0) {
-			return true
-		}
-	}
-	return p.Default[Exec]
 }
 
 // linked is where a path leads on images that have merged /bin, /sbin and /lib

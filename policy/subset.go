@@ -52,8 +52,9 @@ type place struct {
 }
 
 // build makes the minimal automaton of the sources; out gives the Out of the
-// state in which just those owners match.
-func build(sources []source, out func([]match) uint32) (*DFA, error) {
+// state in which just those owners match. With more than `limit` states before they are
+// minimised it gives up.
+func build(sources []source, limit int, out func([]match) uint32) (*DFA, error) {
 	b := &builder{out: out, number: map[string]StateID{}, outs: map[string]uint32{}, globs: newGlobSet()}
 	first := make([]uint32, len(sources))
 	for i := range sources {
@@ -70,9 +71,9 @@ func build(sources []source, out func([]match) uint32) (*DFA, error) {
 	}
 	b.state(start)
 	for i := 0; i < len(b.states); i++ {
-		if len(b.states) > MaxStates {
+		if len(b.states) > limit {
 			return nil, fmt.Errorf("%s: with this pattern the policy needs more than %d states: use fewer `**` and globs, or split the policy",
-				b.culprit(b.sets[i]), MaxStates)
+				b.culprit(b.sets[i]), limit)
 		}
 		if b.edges > MaxEdges {
 			return nil, fmt.Errorf("%s: with this pattern the policy needs more than %d edges: use fewer `**` and globs, or split the policy",
