@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// maxGlobStates bounds one byte automaton.
-const maxGlobStates = 4096
+// MaxGlobStates bounds the byte automaton for the globs of one directory level.
+const MaxGlobStates = 4096
 
 var errGlobTooLarge = errors.New("the globs of one directory level are too many or too tangled: write fewer `*` in a name")
 
@@ -142,9 +142,6 @@ func (s *globSet) construct(set []int) (Glob, [][]int, error) {
 	}
 	add(start)
 	for n := 0; n < len(sets); n++ {
-		if n > maxGlobStates {
-			return Glob{}, nil, errGlobTooLarge
-		}
 		for _, b := range samples {
 			var next []int
 			for _, p := range sets[n] {
@@ -160,6 +157,9 @@ func (s *globSet) construct(set []int) (Glob, [][]int, error) {
 				}
 			}
 			g.Next = append(g.Next, uint16(add(next)))
+		}
+		if len(sets) > MaxGlobStates {
+			return Glob{}, nil, errGlobTooLarge
 		}
 	}
 	return g, classes, nil

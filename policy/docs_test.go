@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -44,6 +45,26 @@ func TestReferenceExamples(t *testing.T) {
 			}
 		}
 		for _, test := range tests {
+			var layers []*policy.Policy
+			for _, in := range test.Layers {
+				p, err := set.Lookup(in.Name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				layers = append(layers, p.For(test.Container)...)
+			}
+			a, err := policy.Compile(layers)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range test.Cases {
+				for k := range policy.Kind(policy.NumKinds) {
+					allowed, audited := a.Decide(c.Subject, c.Path, k)
+					if got := map[bool]string{true: "audit", false: map[bool]string{true: "allow", false: "deny"}[allowed]}[audited]; c.Access.Has(k) && got != c.Want {
+						t.Errorf("%s: the automaton says %s", c.Pos, got)
+					}
+				}
+			}
 			results, err := test.Run(set)
 			if err != nil {
 				t.Fatal(err)
@@ -69,7 +90,10 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	for text, n := range map[string]int{
-		"bytes of a file": policy.MaxFile, "bytes of a path": policy.MaxPath, "bytes of a name": policy.MaxName,
+		"bytes of a file": policy.MaxFile, "characters of a policy's name": 128,
+		"states of one automaton": policy.MaxStates, "edges of one automaton": policy.MaxEdges,
+		"states of the byte automaton for the globs of one directory level": policy.MaxGlobStates,
+		"bytes of a path": policy.MaxPath, "bytes of a name": policy.MaxName,
 		"paths that the braces of one text give": policy.MaxExpansions, "rules of all layers": policy.MaxRules,
 		"paths of a file, braces expanded":                  policy.MaxPatterns,
 		`distinct lists of executables, "anybody" included`: policy.MaxGroups, "layers of one container": policy.MaxLayers,
@@ -103,15 +127,31 @@ func TestLimits(t *testing.T) {
 	if ps, _ := policy.ParseFile("t.yaml", []byte(head+strings.Repeat(rule, policy.MaxRules+1))); len(ps) != 0 {
 		t.Error("rules over the limit are accepted")
 	}
-	if ps, _ := policy.ParseFile("t.yaml", make([]byte, policy.MaxFile+1)); len(ps) != 0 {
-		t.Error("a file over the limit is accepted")
+	file := func(n int) []byte {
+		text := []byte(head + rule + "#")
+		return append(text, bytes.Repeat([]byte{'x'}, n-len(text))...)
+	}
+	for n, want := range map[int]int{policy.MaxFile: 1, policy.MaxFile + 1: 0} {
+		if ps, diags := policy.ParseFile("t.yaml", file(n)); len(ps) != want {
+			t.Errorf("a file of %d bytes: %v", n, diags)
+		}
+	}
+	for n, want := range map[int]int{128: 1, 129: 0} {
+		if ps, _ := policy.ParseFile("t.yaml", []byte(strings.Replace(head+rule, "big", name(n), 1))); len(ps) != want {
+			t.Errorf("a policy's name of %d characters: %d policies", n, len(ps))
+		}
 	}
 	bomb := `  - {effect: allow, access: [read], paths: ["/{a,b,c,d}{a,b,c,d}{a,b,c,d}{a,b,c,d}{a,b,c,d}{a,b,c,d}"]}` + "\n"
-	if ps, diags := policy.ParseFile("t.yaml", []byte(head+strings.Repeat(bomb, 48))); len(ps) != 1 {
-		t.Errorf("paths under the limit: %v", diags)
+	rest := policy.MaxPatterns - policy.MaxPatterns/4096*4096
+	bombs := head + strings.Repeat(bomb, policy.MaxPatterns/4096) + strings.Repeat(rule, rest)
+	if ps, diags := policy.ParseFile("t.yaml", []byte(bombs)); len(ps) != 1 {
+		t.Errorf("paths at the limit: %v", diags)
+	}
+	if ps, diags := policy.ParseFile("t.yaml", []byte(bombs+rule+rule)); len(ps) != 0 || len(diags) != 1 {
+		t.Errorf("paths over the limit: %d policies, %d diagnostics", len(ps), len(diags))
 	}
 	if ps, diags := policy.ParseFile("t.yaml", []byte(head+strings.Repeat(bomb, 5000))); len(ps) != 0 || len(diags) != 1 {
-		t.Errorf("paths over the limit: %d policies, %d diagnostics", len(ps), len(diags))
+		t.Errorf("paths far over the limit: %d policies, %d diagnostics", len(ps), len(diags))
 	}
 	groups := func(n int) []*policy.Policy {
 		var b strings.Builder

@@ -45,3 +45,44 @@ func TestExplosionsAreRefusedSoon(t *testing.T) {
 		})
 	}
 }
+
+// The bounds of the compiler, at their edges and over them.
+func TestCompilerBounds(t *testing.T) {
+	deep := func(i int) string { return fmt.Sprintf("/n%d/b/c/d", i) } // three states of its own
+	edges := func(m int) *policy.Policy {
+		// n² + 3n edges for the patterns, m for the names beside them.
+		const n = 1446
+		return rules(t, n+m, func(i int) string {
+			if i < n {
+				return fmt.Sprintf("/**/n%d/x", i)
+			}
+			return fmt.Sprintf("/m%d", i)
+		})
+	}
+	const fill = policy.MaxEdges - 1446*1446 - 3*1446
+	for _, c := range []struct {
+		what     string
+		at, over *policy.Policy
+		slow     bool
+	}{
+		{"states", rules(t, (policy.MaxStates-3)/3, deep), rules(t, (policy.MaxStates-3)/3, func(i int) string {
+			if i == 0 {
+				return deep(0) + "/e"
+			}
+			return deep(i)
+		}), true},
+		{"edges", edges(fill), edges(fill + 1), true},
+		{"globs", rules(t, 1, func(int) string { return "/" + strings.Repeat("?", policy.MaxGlobStates-2) }),
+			rules(t, 2, func(i int) string { return [...]string{"/" + strings.Repeat("?", policy.MaxGlobStates-2), "/[ab]"}[i] }), false},
+	} {
+		if c.slow && testing.Short() {
+			continue // two seconds each
+		}
+		if _, err := policy.Compile([]*policy.Policy{c.at}); err != nil {
+			t.Errorf("%s at the limit: %v", c.what, err)
+		}
+		if _, err := policy.Compile([]*policy.Policy{c.over}); err == nil || !strings.HasPrefix(err.Error(), "many.yaml:") || !strings.Contains(err.Error(), c.what) {
+			t.Errorf("%s over the limit: %v", c.what, err)
+		}
+	}
+}

@@ -39,6 +39,9 @@ type builder struct {
 	globs  *globSet
 	edges  int // of all states so far
 
+	always  map[string]uint32  // numbers of long sets that many steps have in common
+	reached map[string]StateID // by such a number and what comes to it
+
 	key     []byte // scratch, as are these
 	matched []match
 	here    []uint32
@@ -55,7 +58,8 @@ type place struct {
 // state in which just those owners match. With more than `limit` states before they are
 // minimised it gives up.
 func build(sources []source, limit int, out func([]match) uint32) (*DFA, error) {
-	b := &builder{out: out, number: map[string]StateID{}, outs: map[string]uint32{}, globs: newGlobSet()}
+	b := &builder{out: out, number: map[string]StateID{}, outs: map[string]uint32{},
+		always: map[string]uint32{}, reached: map[string]StateID{}, globs: newGlobSet()}
 	first := make([]uint32, len(sources))
 	for i := range sources {
 		s := &sources[i]
@@ -71,16 +75,18 @@ func build(sources []source, limit int, out func([]match) uint32) (*DFA, error) 
 	}
 	b.state(start)
 	for i := 0; i < len(b.states); i++ {
-		if len(b.states) > limit {
-			return nil, fmt.Errorf("%s: with this pattern the policy needs more than %d states: use fewer `**` and globs, or split the policy",
-				b.culprit(b.sets[i]), limit)
-		}
-		if b.edges > MaxEdges {
-			return nil, fmt.Errorf("%s: with this pattern the policy needs more than %d edges: use fewer `**` and globs, or split the policy",
-				b.culprit(b.sets[i]), MaxEdges)
-		}
 		if err := b.expand(StateID(i)); err != nil {
 			return nil, err
+		}
+		over := func(what string, limit int) error {
+			return fmt.Errorf("%s: with this pattern the policy needs more than %d %s: use fewer `**` and globs, or split the policy",
+				b.culprit(b.sets[i]), limit, what)
+		}
+		switch {
+		case len(b.states) > limit:
+			return nil, over("states", limit)
+		case b.edges > MaxEdges:
+			return nil, over("edges", MaxEdges)
 		}
 		b.sets[i] = nil
 	}
@@ -143,6 +149,9 @@ func appendSet(key []byte, set []uint32) []byte {
 	}
 	return key
 }
+
+// longSet is from how many items on a set is not built anew for each step.
+const longSet = 32
 
 // item is a match as a member of a set.
 func (b *builder) item(m match, below bool) uint32 {
@@ -248,12 +257,32 @@ func (b *builder) expand(n StateID) error {
 			globs = append(globs, globItem{c, b.enter(nil, p.src, first, p.component+1)})
 		}
 	}
+	always = b.prune(always)
+	id := uint32(0) // of a long set: where it leads with what more is remembered
+	if len(always) > longSet {
+		b.key = appendSet(b.key[:0], always)
+		var ok bool
+		if id, ok = b.always[string(b.key)]; !ok {
+			id = uint32(len(b.always) + 1)
+			b.always[string(b.key)] = id
+		}
+	}
 	target := func(more ...[]uint32) StateID {
-		b.target = append(b.target[:0], always...)
+		b.target = b.target[:0]
 		for _, m := range more {
 			b.target = append(b.target, m...)
 		}
-		return b.state(b.target)
+		if id == 0 {
+			return b.state(append(b.target, always...))
+		}
+		b.key = appendSet(binary.LittleEndian.AppendUint32(b.key[:0], id), b.target)
+		n, ok := b.reached[string(b.key)]
+		if !ok {
+			key := string(b.key)
+			n = b.state(append(b.target, always...))
+			b.reached[key] = n
+		}
+		return n
 	}
 	other := target()
 	edges := make([]Edge, 0, len(literals))
