@@ -196,26 +196,47 @@ func (s *globSet) byteClasses(set []int, g *Glob) []byte {
 		g.ByteClass[b] = c
 	}
 	g.Classes = len(samples)
+	for _, b := range []byte{0, '/'} { // no name has them
+		g.ByteClass[b] = g.ByteClass[0xff]
+	}
 	return samples
 }
 
-// relabel is the minimal automaton that gives every name label[class] where g
-// gives class, or -1 where that is negative; nil if no name gets a label. The
-// result is canonical: equal functions of names have equal keys.
-func (g *Glob) relabel(label []int32) *Glob {
-	n := len(g.Class)
-	out := make([]int32, n)
-	useful := false
-	for i, c := range g.Class {
-		out[i] = -1
-		if c >= 0 {
-			out[i] = max(label[c], -1)
+// usually is the class of a name of a million 0xff bytes: what most names have. It
+// depends on what the automaton says of names, not on how it is built.
+func (g *Glob) usually() int32 {
+	const far = 1_000_000
+	at := make([]int, len(g.Class)) // when a state was seen, counted from 1
+	var seen []int
+	for s := 0; ; s = int(g.Next[s*g.Classes+int(g.ByteClass[0xff])]) {
+		if first := at[s]; first > 0 {
+			first--
+			return g.Class[seen[first+(far-first)%(len(seen)-first)]]
 		}
-		useful = useful || out[i] >= 0
+		seen = append(seen, s)
+		at[s] = len(seen)
 	}
-	if !useful {
+}
+
+// relabel is the minimal automaton that gives every name out[s], negative for
+// none, where g ends in state s; nil if no name gets a label. The result is
+// canonical: equal functions of names have equal keys. The empty name, which there
+// is not, has no label.
+func (g *Glob) relabel(out []int32) *Glob {
+	if !slices.ContainsFunc(out, func(c int32) bool { return c >= 0 }) {
 		return nil
 	}
+	if out[0] >= 0 { // a start of its own, for the empty name
+		n := len(out)
+		with := &Glob{ByteClass: g.ByteClass, Classes: g.Classes, Next: make([]uint16, 0, len(g.Next)+g.Classes), Class: make([]int32, n+1)}
+		for _, from := range append([]int{0}, seq(n)...) {
+			for _, to := range g.Next[from*g.Classes : (from+1)*g.Classes] {
+				with.Next = append(with.Next, to+1)
+			}
+		}
+		g, out = with, append([]int32{-1}, out...)
+	}
+	n := len(out)
 	part := slices.Clone(out)
 	for blocks := 0; ; {
 		number := map[string]int32{}
@@ -240,6 +261,15 @@ func (g *Glob) relabel(label []int32) *Glob {
 		blocks = len(number)
 	}
 	return g.quotient(part, out)
+}
+
+// seq is 0 to n-1.
+func seq(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
 }
 
 // quotient is g with the states of each part made one, numbered in the order in

@@ -109,6 +109,7 @@ func TestLimits(t *testing.T) {
 		what, at, over string
 	}{
 		{"name", "/" + name(255), "/" + name(256)},
+		{"name of a glob", "/*" + strings.Repeat("?", 255), "/*" + strings.Repeat("?", 256)},
 		{"path", deep, deep + "x"},
 		{"braces", "/" + ten + ten + ten, "/" + ten + ten + ten + "{a,b}"},
 	} {

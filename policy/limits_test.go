@@ -72,8 +72,11 @@ func TestCompilerBounds(t *testing.T) {
 			return deep(i)
 		}), true},
 		{"edges", edges(fill), edges(fill + 1), true},
-		{"globs", rules(t, 1, func(int) string { return "/" + strings.Repeat("?", policy.MaxGlobStates-2) }),
-			rules(t, 2, func(i int) string { return [...]string{"/" + strings.Repeat("?", policy.MaxGlobStates-2), "/[ab]"}[i] }), false},
+		// An automaton for *a and n more bytes must remember the last n+1.
+		{"globs", rules(t, 1, func(int) string { return "/*a" + strings.Repeat("?", 11) }),
+			rules(t, 2, func(i int) string {
+				return [...]string{"/*a" + strings.Repeat("?", 11), "/b"}[i%2] + strings.Repeat("?", i)
+			}), false},
 	} {
 		if c.slow && testing.Short() {
 			continue // two seconds each

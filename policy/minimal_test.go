@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/dunnage-project/dunnage/policy"
@@ -81,6 +82,32 @@ func TestCompileIsDeterministic(t *testing.T) {
 		layers := g.Layers()
 		if compile(t, layers...).Digest != compile(t, layers...).Digest {
 			t.Fatal("two digests of one policy")
+		}
+	}
+}
+
+// Ways to write one meaning give one state, whatever literals, globs and rules it
+// is made of.
+func TestOneMeaningOneState(t *testing.T) {
+	letters := "{" + strings.Join(strings.Split("abcdefghijklmnopqrstuvwxyz", ""), ",") + "}"
+	rule := func(effect policy.Effect, text string) policy.Rule {
+		return policy.Rule{Effect: effect, Paths: pattern(t, text), Access: policy.AllAccess}
+	}
+	for _, c := range []struct{ one, other []policy.Rule }{
+		{[]policy.Rule{rule(policy.Allow, "/p/a*"), rule(policy.Deny, "/p/{abc,abd}")}, []policy.Rule{rule(policy.Allow, "/q/a*"), rule(policy.Deny, "/q/ab[cd]")}},
+		{[]policy.Rule{rule(policy.Allow, "/p/[!a]*")}, []policy.Rule{rule(policy.Allow, "/q/*"), rule(policy.Deny, "/q/a*")}},
+		{[]policy.Rule{rule(policy.Allow, "/p/[a-z][a-z]")}, []policy.Rule{rule(policy.Allow, "/q/"+letters+letters)}},
+		{[]policy.Rule{rule(policy.Allow, "/p/?*")}, []policy.Rule{rule(policy.Allow, "/q/*")}},
+		{[]policy.Rule{rule(policy.Allow, "/p/{a*,b}")}, []policy.Rule{rule(policy.Allow, "/q/{a,b,a?*}")}},
+		{[]policy.Rule{rule(policy.Allow, "/p/{a,b}*/**/x"), rule(policy.Deny, "/p/b/**/x")}, []policy.Rule{rule(policy.Allow, "/q/[ab]*/**/x"), rule(policy.Deny, "/q/{b,bb}/**/x"), rule(policy.Deny, "/p/b[b]/**/x")}},
+		{[]policy.Rule{rule(policy.Allow, "/p/?*"), rule(policy.Deny, "/p/k")}, []policy.Rule{rule(policy.Allow, "/q/{[!k]*,k?*}")}},
+	} {
+		p := &policy.Policy{Rules: append(c.one, c.other...)}
+		a := compile(t, p)
+		one, _ := a.Paths.Run("/p")
+		other, _ := a.Paths.Run("/q")
+		if one != other {
+			t.Errorf("two states for %s and %s", policy.Convert(&policy.Policy{Name: "one", Rules: c.one}), policy.Convert(&policy.Policy{Name: "other", Rules: c.other}))
 		}
 	}
 }

@@ -11,24 +11,31 @@ const mostNames = 64
 
 // minimise merges states that no path tells apart and brings each state into
 // its canonical form: literal edges that lead where the glob or the default
-// would are left out, a glob gives a class only to names that leave the default,
-// and one that stands for a few names becomes literal edges. One corner is left:
-// states whose names differ only in whether literal edges or a second glob take
-// a few names out of a glob (a* with abc and abd, a* with ab[cd]) stay apart. A
-// directory may then not be moved from one to the other, although it could.
+// would are left out, the default is where most names lead, a glob gives a class
+// only to names that leave the default, and one that stands for a few names
+// becomes literal edges. What literals and globs together say in several ways is
+// merged by mergeAlike, once the rest is small.
 func minimise(states []State, globs *globSet) (*DFA, error) {
 	part := make([]StateID, len(states))
 	for i := range states {
 		part[i] = StateID(states[i].Out)
 	}
-	m := &minimiser{states: states, globs: globs}
+	m := newMinimiser(states, globs.globs)
+	d, err := m.quotient(refine(part, m.signature))
+	if err != nil {
+		return nil, err
+	}
+	return mergeAlike(d)
+}
+
+// refine splits the parts until equal parts have equal signatures.
+func refine(part []StateID, signature func(b []byte, i int, part []StateID) []byte) []StateID {
 	for blocks := 0; ; {
-		m.normal = map[string]*globForm{}
 		number := map[string]StateID{}
-		next := make([]StateID, len(states))
+		next := make([]StateID, len(part))
 		var key []byte
-		for i := range states {
-			key = m.signature(key[:0], i, part)
+		for i := range part {
+			key = signature(key[:0], i, part)
 			id, ok := number[string(key)]
 			if !ok {
 				id = StateID(len(number))
@@ -38,22 +45,31 @@ func minimise(states []State, globs *globSet) (*DFA, error) {
 		}
 		part = next
 		if len(number) == blocks {
-			break
+			return part
 		}
 		blocks = len(number)
 	}
-	return m.quotient(part)
 }
 
 type minimiser struct {
-	states []State
-	globs  *globSet
-	normal map[string]*globForm // of this round's partition
+	states  []State
+	globs   []Glob
+	usually []int32              // of each glob
+	normal  map[string]*globForm // by glob and where its classes lead
 }
 
-// globForm is a state's glob in canonical form: literal names or an automaton
-// whose classes number `next`.
+func newMinimiser(states []State, globs []Glob) *minimiser {
+	m := &minimiser{states: states, globs: globs, normal: map[string]*globForm{}}
+	for i := range globs {
+		m.usually = append(m.usually, globs[i].usually())
+	}
+	return m
+}
+
+// globForm is a state's glob and default in canonical form: literal names or an
+// automaton whose classes number `next`.
 type globForm struct {
+	other StateID            // where all other names lead
 	names map[string]StateID // to parts
 	glob  *Glob
 	next  []StateID // parts, per class
@@ -63,44 +79,61 @@ type globForm struct {
 // form brings the glob of a state into canonical form under a partition.
 func (m *minimiser) form(s *State, part []StateID) *globForm {
 	if s.Glob < 0 {
-		return &globForm{}
+		return &globForm{other: part[s.Default]}
 	}
-	other := part[s.Default]
 	key := binary.LittleEndian.AppendUint32(nil, uint32(s.Glob))
-	key = binary.LittleEndian.AppendUint32(key, uint32(other))
+	key = binary.LittleEndian.AppendUint32(key, uint32(part[s.Default]))
 	for _, to := range s.GlobNext {
 		key = binary.LittleEndian.AppendUint32(key, uint32(part[to]))
 	}
 	if f, ok := m.normal[string(key)]; ok {
 		return f
 	}
-	f := m.makeForm(s, part, other)
+	f := m.makeForm(s, part)
 	m.normal[string(key)] = f
 	return f
 }
 
-func (m *minimiser) makeForm(s *State, part []StateID, other StateID) *globForm {
+// leads is the part that the names of a class lead to.
+func (s *State) leads(class int32, part []StateID) StateID {
+	if class < 0 {
+		return part[s.Default]
+	}
+	return part[s.GlobNext[class]]
+}
+
+// other is the part where all names lead but for those of the state's form.
+func (m *minimiser) other(s *State, part []StateID) StateID {
+	if s.Glob < 0 {
+		return part[s.Default]
+	}
+	return s.leads(m.usually[s.Glob], part)
+}
+
+func (m *minimiser) makeForm(s *State, part []StateID) *globForm {
+	other := m.other(s, part)
 	var next []StateID // label -> part
-	label := make([]int32, len(s.GlobNext))
-	for c, to := range s.GlobNext {
-		p := part[to]
+	from := &m.globs[s.Glob]
+	out := make([]int32, len(from.Class))
+	for i, class := range from.Class {
+		p := s.leads(class, part)
 		if p == other {
-			label[c] = -1
+			out[i] = -1
 			continue
 		}
-		i := slices.Index(next, p)
-		if i < 0 {
-			i = len(next)
+		label := slices.Index(next, p)
+		if label < 0 {
+			label = len(next)
 			next = append(next, p)
 		}
-		label[c] = int32(i)
+		out[i] = int32(label)
 	}
-	g := m.globs.globs[s.Glob].relabel(label)
+	g := from.relabel(out)
 	if g == nil {
-		return &globForm{}
+		return &globForm{other: other}
 	}
 	if names, ok := g.names(mostNames); ok {
-		f := &globForm{names: map[string]StateID{}}
+		f := &globForm{other: other, names: map[string]StateID{}}
 		for name, class := range names {
 			f.names[name] = next[class]
 		}
@@ -122,7 +155,7 @@ func (m *minimiser) makeForm(s *State, part []StateID, other StateID) *globForm 
 		}
 		g.Class[i] = order[c]
 	}
-	f := &globForm{glob: g, next: sorted, key: g.key()}
+	f := &globForm{other: other, glob: g, next: sorted, key: g.key()}
 	for _, p := range sorted {
 		f.key = binary.LittleEndian.AppendUint32(f.key, uint32(p))
 	}
@@ -132,9 +165,8 @@ func (m *minimiser) makeForm(s *State, part []StateID, other StateID) *globForm 
 // edges is the state's literal edges in canonical form, to parts.
 func (m *minimiser) edges(s *State, f *globForm, part []StateID) []Edge {
 	out := make([]Edge, 0, len(s.Edges)+len(f.names))
-	other := part[s.Default]
 	for _, e := range s.Edges {
-		without := other
+		without := f.other
 		if f.glob != nil {
 			if c := f.glob.Run(e.Name); c >= 0 {
 				without = f.next[c]
@@ -160,7 +192,7 @@ func (m *minimiser) signature(b []byte, i int, part []StateID) []byte {
 	s := &m.states[i]
 	f := m.form(s, part)
 	b = binary.LittleEndian.AppendUint32(b, uint32(part[i]))
-	b = binary.LittleEndian.AppendUint32(b, uint32(part[s.Default]))
+	b = binary.LittleEndian.AppendUint32(b, uint32(f.other))
 	for _, e := range m.edges(s, f, part) {
 		b = append(b, byte(len(e.Name)))
 		b = append(b, e.Name...)
@@ -196,7 +228,7 @@ func (m *minimiser) quotient(part []StateID) (*DFA, error) {
 	for i := 0; i < len(order); i++ {
 		s := &m.states[member[order[i]]]
 		f := m.form(s, part)
-		st := State{Out: s.Out, Glob: -1, Default: reach(part[s.Default])}
+		st := State{Out: s.Out, Glob: -1, Default: reach(f.other)}
 		for _, e := range m.edges(s, f, part) {
 			st.Edges = append(st.Edges, Edge{e.Name, reach(e.Next)})
 		}

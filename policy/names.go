@@ -1,9 +1,12 @@
 package policy
 
-import "slices"
+import (
+	"slices"
+	"sync"
+)
 
 // byteOrder is every byte of a name, the ones that read well first.
-func byteOrder() []byte {
+var byteOrder = sync.OnceValue(func() []byte {
 	var out []byte
 	for _, wanted := range []func(b byte) bool{
 		func(b byte) bool { return b >= 'a' && b <= 'z' },
@@ -20,7 +23,7 @@ func byteOrder() []byte {
 		}
 	}
 	return out
-}
+})
 
 // tellingNames is names such that every step that any name can take from the
 // states sa of a and sb of b, together, is taken by one of them: all literal

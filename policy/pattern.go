@@ -201,11 +201,16 @@ func parseComponent(part string) (Component, error) {
 		}
 		tokens = append(tokens, Token{Set: set})
 	}
-	c := component(tokens)
-	if len(c.Literal) > MaxName {
-		return Component{}, fmt.Errorf("component of %d bytes: no name has more than %d", len(c.Literal), MaxName)
+	least := 0 // bytes of a name that it matches
+	for _, t := range tokens {
+		if !t.Star {
+			least++
+		}
 	}
-	return c, nil
+	if least > MaxName {
+		return Component{}, fmt.Errorf("component of %d bytes: no name has more than %d", least, MaxName)
+	}
+	return component(tokens), nil
 }
 
 // component makes a literal of tokens that match one name only.

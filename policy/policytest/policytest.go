@@ -28,7 +28,7 @@ var names = []string{"a", "b", "ab", "abc", "usr", "lib.so", "lib.so.1", "data",
 	"0123456", "01234567", "012345678", "0123456789abcdef0123456789abcdef0123456789abcdefX", "long" + strings.Repeat("x", 251)}
 
 var components = []string{"a", "b", "ab", "abc", "usr", "data", "*", "**", "a*", "*b", "lib.so*", "?", "[ab]", "[!a]*",
-	"*a*", "l*.1", "\\*", "01234567", "0123456?", "0123456789abcdef0123456789abcdef0123456789abcdefX", "long*", "{a,b}*", "\n"}
+	"*a*", "l*.1", "ab[cd]", "?*", "{abc,abd}", "\\*", "01234567", "0123456?", "0123456789abcdef0123456789abcdef0123456789abcdefX", "long*", "{a,b}*", "\n"}
 
 var programs = []string{"/a", "/bin/a", "/bin/b", "/usr/lib/x/bin/postgres", "/usr/bin/python3", "/b", "/bin/ab"}
 
