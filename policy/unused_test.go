@@ -63,6 +63,9 @@ func TestUnusedRulesAreExact(t *testing.T) {
 
 // Looking for unused rules has a bound, and says so when it is met.
 func TestLintTakesItsTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes five seconds of a processor: part of `make test`")
+	}
 	for name, p := range map[string]*policy.Policy{
 		"10,000 literal paths": rules(t, 10_000, literal),
 		"30 patterns":          rules(t, 30, func(i int) string { return fmt.Sprintf("/**/name%d", i) }),
@@ -72,7 +75,7 @@ func TestLintTakesItsTime(t *testing.T) {
 		diags := policy.Lint(p)
 		took := time.Since(start)
 		t.Logf("%s: %v, %d findings, such as %v", name, took.Round(time.Millisecond), len(diags), diags[:min(1, len(diags))])
-		if took > 20*time.Second {
+		if took > time.Minute {
 			t.Errorf("%s: %v", name, took)
 		}
 	}
