@@ -106,7 +106,9 @@ func (e *examiner) sites(sources []source, limit int) (out []site, ok bool) {
 			}
 		}
 	}
-	return out, true
+	// Where a glob matches every name, the set of those that it doesn't match is
+	// no site.
+	return slices.DeleteFunc(out, func(s site) bool { return s.path == "" }), true
 }
 
 // rules finds the use of every rule: first of what denies, so that of two rules
