@@ -1,15 +1,16 @@
 # make            this list
 # make deps       install what build, tests and demo need (Debian 12, root)
-# make build      bin/dunnage, bin/dunnage-hook, bin/actor
+# make build      bin/dunnage, bin/dunnage-hook; bin/actor and bin/bench for tests
 # make test       every tier: unit, then the VM on 6.12 and 6.1
 # make test-unit  without root and VM, under a minute
+# make bench      count what an open costs, and workloads, beside other LSMs
 # make demo       a real PostgreSQL in a confined container
 SHELL := /bin/bash
 GO ?= go
 VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo devel)
 BUILD := CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
-.PHONY: help deps build generate check-generated lint test test-unit demo fuzz release clean
+.PHONY: help deps build generate check-generated lint test test-unit bench demo fuzz release clean
 help:
 	@sed -n 's/^# make/make/p' Makefile
 
@@ -21,6 +22,7 @@ build:
 	$(BUILD) -o bin/dunnage ./daemon
 	$(BUILD) -o bin/dunnage-hook ./hook
 	$(BUILD) -o bin/actor ./test/actor
+	$(BUILD) -o bin/bench ./test/bench
 
 # The BPF object and its Go bindings are committed.
 generate:
@@ -39,6 +41,9 @@ test-unit:
 
 test: deps
 	test/all
+
+bench:
+	test/bench/run
 
 demo:
 	test/demo/run

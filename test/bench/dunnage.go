@@ -1,23 +1,44 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/dunnage-project/dunnage/bpf"
 )
 
 // dunnage measures our own kernel part: those it must leave alone, and those
-// that it confines.
+// that it confines, with the cache, without it, and when it never holds what is
+// asked for.
 func (b *bench) dunnage() error {
+	if err := b.cached(); err != nil {
+		return err
+	}
+	// Far fewer entries than directories, which are gone through in turn.
+	err := with(bpf.Options{CacheEntries: 64}, func(e *bpf.Engine) error {
+		return b.confined(e, "missed, directory", 5, 10, 1, missPath, "enforce", spread(10, allow("read", dir(4))))
+	})
+	if err != nil {
+		return err
+	}
+	return with(bpf.Options{NoCache: true}, func(e *bpf.Engine) error { return b.policies(e, "walked") })
+}
+
+// cached measures with the cache.
+func (b *bench) cached() error {
 	return with(bpf.Options{}, func(e *bpf.Engine) error {
-		if err := b.bystanders(e); err != nil {
+		if off := e.CacheOff(); off != "" {
+			return fmt.Errorf("there is no cache: %s", off)
+		}
+		if err := b.bystanders(); err != nil {
 			return err
 		}
-		return b.policies(e, "walked")
+		return b.policies(e, "cached")
 	})
 }
 
 // bystanders are not confined: a program on the host, and one in a container
-// without a policy, on its own and beside a thousand with one.
-func (b *bench) bystanders(*bpf.Engine) error {
+// without a policy.
+func (b *bench) bystanders() error {
 	if err := b.add("host", 5, 0, 0, true, file(5), orders{}, nil); err != nil {
 		return err
 	}

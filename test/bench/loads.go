@@ -14,13 +14,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dunnage-project/dunnage/bpf"
+	"github.com/dunnage-project/dunnage/policy"
 )
 
 // Load is what one workload costs without and with a policy.
 type Load struct {
 	Name   string  `json:"name"`
 	Off    float64 `json:"off"`    // instructions, in millions, nothing of ours in the kernel
-	Walked float64 `json:"walked"` // with a policy, every path walked
+	Cached float64 `json:"cached"` // with a policy
+	Walked float64 `json:"walked"` // with a policy, without the cache
+	// Of what was judged with the cache.
+	Hits    uint64            `json:"hits"` // in bundles of 64 a task: the rest is lost
+	Fills   uint64            `json:"fills"`
+	Refused map[string]uint64 `json:"refused"`
+	HitRate float64           `json:"hitRate"` // hits of hits, fills and refusals
 }
 
 // loadsRoot is the root of the container: an overlay, as containers have, whose
@@ -71,21 +78,49 @@ func loads(names []string) ([]Load, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = with(bpf.Options{}, func(e *bpf.Engine) error {
-		for i, name := range names {
-			cost, err := runLoad(name, func(p *process) error {
-				_, _, err := confine(e, p, a)
-				return err
-			})
-			if err != nil {
-				return err
+	for _, cache := range []bool{true, false} {
+		err := with(bpf.Options{NoCache: !cache}, func(e *bpf.Engine) error {
+			for i := range out {
+				if err := confinedLoad(e, a, &out[i], cache); err != nil {
+					return err
+				}
 			}
-			out[i].Walked = cost
-			fmt.Fprintf(os.Stderr, "%-16s walked %12.3f (%+.2f %%)\n", name, cost, 100*(cost/out[i].Off-1))
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
-		return nil
+	}
+	return out, nil
+}
+
+// confinedLoad runs a workload under the policy and notes what it took.
+func confinedLoad(e *bpf.Engine, a *policy.Automaton, l *Load, cache bool) error {
+	var instance bpf.Instance
+	cost, err := runLoad(l.Name, func(p *process) (err error) {
+		instance, _, err = confine(e, p, a)
+		return err
 	})
-	return out, err
+	if err != nil {
+		return err
+	}
+	if !cache {
+		l.Walked = cost
+		fmt.Fprintf(os.Stderr, "%-16s walked %12.3f (%+.2f %%)\n", l.Name, cost, 100*(cost/l.Off-1))
+		return nil
+	}
+	c, err := e.CacheCounts(instance)
+	if err != nil {
+		return err
+	}
+	l.Cached, l.Hits, l.Fills, l.Refused = cost, c.Hit, c.Fill, c.Refused
+	all := c.Hit + c.Fill
+	for _, n := range c.Refused {
+		all += n
+	}
+	l.HitRate = float64(c.Hit) / float64(max(all, 1))
+	fmt.Fprintf(os.Stderr, "%-16s cached %12.3f (%+.2f %%), hit rate %.4f, %+v\n", l.Name, cost, 100*(cost/l.Off-1), l.HitRate, c)
+	return nil
 }
 
 // runLoad runs a workload in a new container and returns its millions of

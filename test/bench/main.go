@@ -13,7 +13,7 @@ import (
 func main() {
 	args := os.Args[1:]
 	if len(args) == 0 {
-		fmt.Fprintln(os.Stderr, "usage: bench micro [DEPTH,RULES…|quick] | loads [NAME…] | scaling\nrun it by make bench")
+		fmt.Fprintln(os.Stderr, "usage: bench micro [short|check] | loads [NAME…] | scaling\nrun it by make bench")
 		os.Exit(2)
 	}
 	var result any

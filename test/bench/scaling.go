@@ -26,7 +26,7 @@ func scaling() (*Scaling, error) {
 	if runtime.NumCPU() < 2 {
 		return nil, errors.New("want two processors: start the VM with --smp 2")
 	}
-	if err := makeTree(axesOf([]string{"quick"})); err != nil {
+	if err := makeTree(axesOf([]string{"short"})); err != nil {
 		return nil, err
 	}
 	nothing, err := scale(nil)
