@@ -180,10 +180,13 @@ static __always_inline u32 down(struct scratch *s, u32 at, u32 state)
 static long descend_one(u32 i, struct round *r)
 {
 	struct scratch *s = r->s;
-	u32 state = down(s, s->steps - 1 - QUICK - i, s->state);
+	u32 at = s->steps - 1 - QUICK - i, state = down(s, at, s->state);
 
-	if (state == ALL_DOWN)
+	if (state == ALL_DOWN) {
+		if (at < WALK_MAX) /* a final state: what is below it leads there, too */
+			s->parent = s->state;
 		return 1;
+	}
 	s->parent = s->state;
 	s->state = state;
 	return !state;
