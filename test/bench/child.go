@@ -20,8 +20,9 @@ type orders struct {
 	Landlock []string // directories that may be read
 	AppArmor string   // profile to change to at the exec
 	Argv     []string
-	User     int // 0: stays root
-	CPU      int // to run on, counted from 1; 0: any
+	Denied   bool // what it opens must be denied
+	User     int  // 0: stays root
+	CPU      int  // to run on, counted from 1; 0: any
 }
 
 // process is a child that waits, in a mount namespace of its own with root as

@@ -62,7 +62,7 @@ var workloads = map[string]func() error{
 		return nil
 	},
 	"git status": func() error { return quiet("/usr/bin/git", "-C", "/work/tree", "status", "--porcelain") },
-	"grep -r":    func() error { return quiet("/usr/bin/grep", "-rc", "needle", "/work/tree") },
+	"grep -r":    func() error { return quiet("/usr/bin/grep", "-rc", "hay", "/work/tree") },
 	"C build": func() error {
 		return quiet("/bin/sh", "-c", "cd /work/c && for f in *.c; do gcc -O1 -c $f || exit 1; done && gcc -o prog *.o")
 	},
