@@ -99,8 +99,8 @@ func byPodman(ctx context.Context, ref string) (attachRequest, error) {
 	if found[0].State.Pid == 0 {
 		return attachRequest{}, errors.New("it does not run")
 	}
-	return attachRequest{ID: found[0].ID, Name: found[0].Name, PID: found[0].State.Pid,
-		Where: whereOf(found[0].Config.Annotations, found[0].Config.Labels)}, nil
+	where, err := whereOf(found[0].Config.Annotations, found[0].Config.Labels)
+	return attachRequest{ID: found[0].ID, Name: found[0].Name, PID: found[0].State.Pid, Where: where}, err
 }
 
 const containerdSocket = "/run/containerd/containerd.sock"
@@ -139,7 +139,8 @@ func byContainerd(ctx context.Context, ref string) (attachRequest, error) {
 		if err != nil {
 			return attachRequest{}, err
 		}
-		return attachRequest{ID: container.ID(), PID: int(task.Pid()), Where: whereOf(spec.Annotations, labels)}, nil
+		where, err := whereOf(spec.Annotations, labels)
+		return attachRequest{ID: container.ID(), PID: int(task.Pid()), Where: where}, err
 	}
 	return attachRequest{}, errors.New("not known")
 }

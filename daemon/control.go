@@ -198,7 +198,7 @@ func (r *registry) attach(a attachRequest) (psLine, error) {
 		closeFD(pidfd)
 		return psLine{}, err
 	}
-	c, err := r.bind(bindRequest{id: a.ID, name: a.Name, where: a.Where, policies: a.Policies, namespace: ns, pid: pid, pidfd: pidfd, state: bpf.Enforced})
+	c, err := r.bind(bindRequest{id: a.ID, name: a.Name, asked: asked{Names: a.Policies, Where: a.Where}, namespace: ns, pid: pid, pidfd: pidfd, state: bpf.Enforced})
 	if err != nil {
 		return psLine{}, err
 	}
@@ -219,17 +219,13 @@ func (r *registry) attach(a attachRequest) (psLine, error) {
 	return psLine{}, errors.New("the container makes tasks faster than they can be labelled: it is confined in part only; attach again")
 }
 
-// detach takes the policies off a running container. A label can't be taken off
-// a task that runs; so the container gets a policy that allows everything.
+// detach takes the policies off a running container.
 func (r *registry) detach(ref string) error {
 	c, err := r.find(ref)
 	if err != nil {
 		return err
 	}
-	open := &policy.Policy{Name: "detached", Audit: true, Mounts: true, MemfdExec: true}
-	for k := range open.Default {
-		open.Default[k] = true
-	}
+	open := openPolicy("detached")
 	table, err := r.install([]*policy.Policy{open})
 	if err != nil {
 		return err

@@ -16,12 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dunnage-project/dunnage/bpf"
+	"github.com/dunnage-project/dunnage/hook/wire"
 	"github.com/dunnage-project/dunnage/policy"
 )
 
 // settings is the daemon's command line.
 type settings struct {
 	runDir, policies, socket, baseline, logFormat string
+	config, hooksDir                              string
 	kernel                                        bpf.Options
 }
 
@@ -32,7 +34,7 @@ func daemonCommand() *cobra.Command {
 		Short: "Run the node's daemon",
 		Long: `Loads the kernel part, or takes it over from the daemon before, answers the hook
 and reports events until it is told to end. Ending it leaves enforcement on;
-` + "`dunnage stop --release`" + ` takes it off. SIGHUP reloads the policies.`,
+` + "`dunnage stop --release`" + ` takes it off. SIGHUP reloads policies and configuration.`,
 		Example: "  dunnage daemon\n  dunnage daemon --policies /etc/dunnage/policies.d --baseline node",
 		Args:    exactArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -45,8 +47,10 @@ and reports events until it is told to end. Ending it leaves enforcement on;
 	}
 	f := cmd.Flags()
 	f.StringVar(&s.policies, "policies", installed, "folder of policy files")
+	f.StringVar(&s.config, "config", defaultConfig, "the node's configuration")
+	f.StringVar(&s.hooksDir, "hooks-dir", hooksDirs[0], "where to put the hooks.d file for every container, while the configuration has policies for such")
 	f.StringVar(&s.socket, "socket", "", "the hook's socket (default RUN-DIR/hook.sock)")
-	f.StringVar(&s.baseline, "baseline", "", "policy that every container gets besides its own")
+	f.StringVar(&s.baseline, "baseline", "", "one more policy for the configuration's baseline")
 	f.StringVar(&s.logFormat, "log-format", "text", "text or json")
 	f.StringVar(&s.kernel.PinDir, "pin-dir", bpf.DefaultPinDir, "where maps and links are pinned")
 	f.IntVar(&s.kernel.TableBytes, "table-bytes", 0, "memory for all tables, in bytes (default 33554432)")
@@ -83,17 +87,16 @@ func (s settings) serve() error {
 	if err != nil {
 		return err
 	}
-	if s.baseline != "" {
-		if _, err := set.Lookup(s.baseline); err != nil {
-			return fmt.Errorf("the baseline: %w", err)
-		}
+	conf, err := s.loadConfig(set)
+	if err != nil {
+		return withHint(err, "`dunnage config check` says more")
 	}
 	engine, err := bpf.Load(s.kernel)
 	if err != nil {
 		return withHint(err, "`dunnage check` says what this host lacks")
 	}
 	defer engine.Close()
-	r, err := newRegistry(engine, s.runDir, s.baseline, set, log.WithField("version", version))
+	r, err := newRegistry(engine, s.runDir, conf, set, log.WithField("version", version))
 	if err != nil {
 		return err
 	}
@@ -106,6 +109,9 @@ func (s settings) serve() error {
 	}
 	hook, err := s.hookListener()
 	if err != nil {
+		return err
+	}
+	if err := s.tellHook(conf); err != nil {
 		return err
 	}
 	control, err := listenControl(s.runDir)
@@ -126,6 +132,11 @@ func (s settings) serve() error {
 	background(func() { r.watch.run(ctx, r.initEnded) })
 	background(func() { r.housekeeping(ctx) })
 	background(func() { d.serveControl(ctx, control) })
+	background(func() { d.reportUnconfined(ctx, wire.UnconfinedLog) })
+	changed, err := d.watchFiles(ctx)
+	if err != nil {
+		return err
+	}
 	background(func() {
 		if err := engine.Read(ctx, func(ev bpf.Event) { r.handle(ev, events) }); err != nil && !errors.Is(err, context.Canceled) {
 			fail <- err
@@ -136,6 +147,11 @@ func (s settings) serve() error {
 	_, _ = sd.SdNotify(false, sd.SdNotifyReady)
 	for {
 		select {
+		case <-changed:
+			log.Info("the files have changed")
+			if err := d.reload(); err != nil {
+				log.WithError(err).Error("reloading")
+			}
 		case <-hup:
 			_, _ = sd.SdNotify(false, sd.SdNotifyReloading)
 			if err := d.reload(); err != nil {
@@ -156,7 +172,7 @@ func (s settings) serve() error {
 	}
 }
 
-func newRegistry(k kernel, runDir, baseline string, set *policy.Set, log *logrus.Entry) (*registry, error) {
+func newRegistry(k kernel, runDir string, conf *nodeConfig, set *policy.Set, log *logrus.Entry) (*registry, error) {
 	st, err := newStore(runDir)
 	if err != nil {
 		return nil, err
@@ -165,7 +181,7 @@ func newRegistry(k kernel, runDir, baseline string, set *policy.Set, log *logrus
 	if err != nil {
 		return nil, err
 	}
-	return &registry{kernel: k, store: st, log: log, baseline: baseline, watch: w, policies: set,
+	return &registry{kernel: k, store: st, log: log, config: conf, watch: w, policies: set,
 		containers: map[bpf.Instance]*container{}}, nil
 }
 
@@ -177,15 +193,40 @@ type daemon struct {
 	log      *logrus.Logger
 	end      func()
 	released error
+
+	reloading sync.Mutex
 }
 
-// reload reads the policies anew and puts them in force.
+// reload reads configuration and policies anew and puts them in force. A
+// configuration with an error, or one that names a policy which can't be used,
+// changes nothing.
 func (d *daemon) reload() error {
+	d.reloading.Lock()
+	defer d.reloading.Unlock()
 	set, err := loadPolicies(d.policies, d.log)
 	if err != nil {
 		return err
 	}
-	return d.registry.reload(set)
+	conf, err := d.loadConfig(set)
+	if err != nil {
+		return fmt.Errorf("nothing is changed: %w", err)
+	}
+	return d.apply(set, conf)
+}
+
+// apply orders the steps so that at none of them a container is missed: the hook
+// learns of more before the daemon and of less after it.
+func (d *daemon) apply(set *policy.Set, conf *nodeConfig) error {
+	if conf.everyContainer() {
+		if err := d.tellHook(conf); err != nil {
+			return err
+		}
+	}
+	err := d.registry.reconfigure(set, conf)
+	if !conf.everyContainer() {
+		err = errors.Join(err, d.tellHook(conf))
+	}
+	return err
 }
 
 // loadPolicies reads the folder; what is wrong in it is logged and keeps only

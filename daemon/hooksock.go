@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,7 +15,6 @@ import (
 
 	"github.com/dunnage-project/dunnage/bpf"
 	"github.com/dunnage-project/dunnage/hook/wire"
-	"github.com/dunnage-project/dunnage/policy"
 )
 
 // Bounds of the hook socket.
@@ -137,13 +137,46 @@ func (r *registry) bindFrom(q wire.Request, pidfd, nsfd int, uid uint32) error {
 	if err != nil {
 		return fmt.Errorf("keeping the pidfd: %w", err)
 	}
-	name := nameOf(q.Annotations)
-	if name == "" {
-		name = storageName(q.ID)
+	b := bindRequest{id: q.ID, namespace: id, pid: pid, pidfd: own, state: bpf.Armed}
+	if b.asked, err = r.askedBy(q, uid); err != nil {
+		closeFD(own)
+		return err
 	}
-	_, err = r.bind(bindRequest{id: q.ID, name: name, where: whereOf(q.Annotations), policies: policiesOf(q.Annotations[wire.Annotation]),
-		namespace: id, pid: pid, pidfd: own, state: bpf.Armed})
+	if b.name = b.Where.Name; b.name == "" {
+		b.name = b.Container
+	}
+	_, err = r.bind(b)
 	return err
+}
+
+// askedBy gathers what the policies of a hook's container are chosen by.
+func (r *registry) askedBy(q wire.Request, uid uint32) (asked, error) {
+	r.mu.Lock()
+	conf := r.config
+	r.mu.Unlock()
+	a := asked{Annotations: q.Annotations, UID: uid}
+	if a.Annotations == nil {
+		a.Annotations = map[string]string{}
+	}
+	where, err := whereOf(q.Annotations)
+	if err != nil {
+		return a, err
+	}
+	if uid != 0 {
+		a.Container = where.Name // the caller's own words
+		return a, nil
+	}
+	a.Where, a.Container = where, where.Name
+	stored := storage{conf.Images.Storage}
+	if a.Container == "" {
+		a.Container = stored.name(q.ID)
+	}
+	if conf.needsImage(a) {
+		if a.Image, err = imageOf(append(slices.Clip(r.images), stored), q.ID); err != nil {
+			return a, refuse(wire.Internal, "looking up the container's image: %v", err)
+		}
+	}
+	return a, nil
 }
 
 // policiesOf is the names in an annotation.
@@ -155,30 +188,4 @@ func policiesOf(annotation string) []string {
 		}
 	}
 	return out
-}
-
-// nameOf is the container's name, if its runtime says one.
-func nameOf(annotations map[string]string) string {
-	for _, key := range wire.NameKeys() {
-		if annotations[key] != "" {
-			return annotations[key]
-		}
-	}
-	return ""
-}
-
-// whereOf is what the orchestrator calls the container: containerd's and CRI-O's
-// annotations, or labels.
-func whereOf(sources ...map[string]string) policy.Container {
-	first := func(keys []string) string {
-		for _, annotations := range sources {
-			for _, key := range keys {
-				if annotations[key] != "" {
-					return annotations[key]
-				}
-			}
-		}
-		return ""
-	}
-	return policy.Container{Namespace: first(wire.NamespaceKeys()), Pod: first(wire.PodKeys()), Name: first(wire.NameKeys())}
 }

@@ -6,6 +6,8 @@
 //	main.go      commands              hooksock.go  the hook's requests
 //	daemon.go    start, reload, stop   caller.go    who asks, for which namespace
 //	registry.go  what is bound         reap.go      what has ended
+//	config.go    the node's own rules  choose.go    which policies a container gets
+//	images.go    what images say       hookfiles.go what the hook must know
 //	state.go     /run/dunnage          events.go    what the kernel reports
 //	control.go   the control socket    cli_*.go     the commands
 package main
@@ -71,7 +73,7 @@ A container asks for policies with the annotation io.dunnage.policy=NAME[,NAMEâ€
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().String("run-dir", defaultRunDir, "where the daemon's sockets and files are")
 	root.AddCommand(daemonCommand(), checkCommand(), psCommand(), cacheCommand(), eventsCommand(), attachCommand(), detachCommand(),
-		reloadCommand(), stopCommand(), explainCommand(), policyCommand())
+		reloadCommand(), stopCommand(), configCommand(), explainCommand(), policyCommand())
 	return root
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -43,8 +44,8 @@ type container struct {
 	Namespace bpf.NamespaceID  `json:"namespace"`
 	ID        string           `json:"id"`
 	Name      string           `json:"name,omitempty"`
-	Where     policy.Container `json:"where"`
-	PID       int              `json:"pid"` // of the init
+	Asked     asked            `json:"asked"` // what its policies are chosen by, again at a reload
+	PID       int              `json:"pid"`   // of the init
 	Policies  []string         `json:"policies"`
 	Layers    []*policy.Policy `json:"layers"` // as compiled into the table in force
 	Started   time.Time        `json:"started"`
@@ -75,36 +76,37 @@ func refuse(code wire.Code, format string, args ...any) error {
 // registry is what is bound, the policies, and the way into the kernel. Its
 // lock is never held while a policy is compiled.
 type registry struct {
-	kernel   kernel
-	store    *store
-	log      *logrus.Entry
-	baseline string // policy that every container gets as its first layer, or ""
-	watch    *watcher
+	kernel kernel
+	store  *store
+	log    *logrus.Entry
+	watch  *watcher
+	images []imageSource // besides containers/storage
 
 	mu         sync.Mutex
+	config     *nodeConfig
 	policies   *policy.Set
 	containers map[bpf.Instance]*container
 }
 
 // subject of a bind: checked, see caller.go.
 type bindRequest struct {
+	asked
 	id, name  string
-	where     policy.Container
-	policies  []string
 	namespace bpf.NamespaceID
 	pid       int
 	pidfd     int // the registry's from now on
 	state     bpf.BindingState
 }
 
-// layersFor looks up the policies of one container, the baseline first.
-func (r *registry) layersFor(set *policy.Set, names []string, where policy.Container) ([]*policy.Policy, error) {
-	all := names
-	if r.baseline != "" && !slices.Contains(names, r.baseline) {
-		all = append([]string{r.baseline}, names...)
+// layersFor chooses the policies of one container and looks them up. No layers:
+// it is to run without a policy.
+func (r *registry) layersFor(set *policy.Set, conf *nodeConfig, a asked) ([]*policy.Policy, error) {
+	chosen, err := conf.choose(a)
+	if err != nil {
+		return nil, err
 	}
 	var layers []*policy.Policy
-	for _, name := range all {
+	for _, name := range chosen.names {
 		p, err := set.Lookup(name)
 		switch {
 		case errors.Is(err, policy.ErrUnknown):
@@ -112,12 +114,34 @@ func (r *registry) layersFor(set *policy.Set, names []string, where policy.Conta
 		case err != nil:
 			return nil, refusal{wire.InvalidPolicy, err}
 		}
-		layers = append(layers, p.For(where)...)
+		layers = append(layers, p.For(a.Where)...)
 	}
-	if len(layers) == 0 {
-		return nil, refuse(wire.UnknownPolicy, "no policy is named: write the name of one in the annotation %s", wire.Annotation)
+	for _, text := range chosen.inline {
+		p, err := text.parse()
+		if err != nil {
+			return nil, err
+		}
+		layers = append(layers, p.For(a.Where)...)
 	}
 	return layers, nil
+}
+
+func namesOf(layers []*policy.Policy) []string {
+	var out []string
+	for _, p := range layers {
+		out = append(out, p.Name)
+	}
+	return out
+}
+
+// openPolicy allows everything: what a container has whose policies are taken
+// off while it runs, since a label can't be taken off a task.
+func openPolicy(name string) *policy.Policy {
+	p := &policy.Policy{Name: name, Audit: true, Mounts: true, MemfdExec: true}
+	for k := range p.Default {
+		p.Default[k] = true
+	}
+	return p
 }
 
 // install compiles layers and puts the table into the kernel.
@@ -133,7 +157,8 @@ func (r *registry) install(layers []*policy.Policy) (bpf.Table, error) {
 	return t, err
 }
 
-// bind gives a namespace its policies. It answers when the kernel holds them.
+// bind gives a namespace its policies. It answers when the kernel holds them;
+// nil without an error: no policy applies.
 // The pidfd is taken over, also when there is an error.
 func (r *registry) bind(q bindRequest) (*container, error) {
 	keep := false
@@ -143,11 +168,11 @@ func (r *registry) bind(q bindRequest) (*container, error) {
 		}
 	}()
 	r.mu.Lock()
-	set := r.policies
+	set, conf := r.policies, r.config
 	for _, c := range r.containers {
 		if c.Namespace == q.namespace && !c.ended {
 			r.mu.Unlock()
-			if c.ID == q.id && c.PID == q.pid && slices.Equal(c.Policies, q.policies) {
+			if c.ID == q.id && c.PID == q.pid && slices.Equal(c.Asked.Names, q.Names) && maps.Equal(c.Asked.Annotations, q.Annotations) {
 				return c, nil // asked twice: prestart and createRuntime
 			}
 			return nil, refuse(wire.BadNamespace, "the mount namespace belongs to container %s already: containers that share one can't have policies of their own", c.ID)
@@ -155,15 +180,22 @@ func (r *registry) bind(q bindRequest) (*container, error) {
 	}
 	r.mu.Unlock()
 
-	layers, err := r.layersFor(set, q.policies, q.where)
+	layers, err := r.layersFor(set, conf, q.asked)
 	if err != nil {
 		return nil, err
+	}
+	if len(layers) == 0 && q.Annotations == nil {
+		return nil, refuse(wire.UnknownPolicy, "no policy is named: write the name of one in the annotation %s", wire.Annotation)
+	}
+	if len(layers) == 0 {
+		r.log.WithFields(logrus.Fields{"container": q.id, "name": q.name}).Debug("no policy applies: it runs unconfined")
+		return nil, nil
 	}
 	table, err := r.install(layers)
 	if err != nil {
 		return nil, err
 	}
-	c := &container{Namespace: q.namespace, ID: q.id, Name: q.name, Where: q.where, PID: q.pid, Policies: q.policies, Layers: layers,
+	c := &container{Namespace: q.namespace, ID: q.id, Name: q.name, Asked: q.asked, PID: q.pid, Policies: namesOf(layers), Layers: layers,
 		Started: time.Now().UTC(), table: table, state: q.state, pidfd: q.pidfd}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -217,7 +249,15 @@ func (r *registry) uninstall(t bpf.Table) {
 // compiled any more keeps the ones that it has; that is the error.
 func (r *registry) reload(set *policy.Set) error {
 	r.mu.Lock()
-	r.policies = set
+	conf := r.config
+	r.mu.Unlock()
+	return r.reconfigure(set, conf)
+}
+
+// reconfigure is reload with another configuration.
+func (r *registry) reconfigure(set *policy.Set, conf *nodeConfig) error {
+	r.mu.Lock()
+	r.policies, r.config = set, conf
 	var running []*container
 	for _, c := range r.containers {
 		running = append(running, c)
@@ -225,20 +265,23 @@ func (r *registry) reload(set *policy.Set) error {
 	r.mu.Unlock()
 	var errs []error
 	for _, c := range running {
-		if c.Detached || len(c.Layers) == 0 {
+		if c.Detached || len(c.Layers) == 0 || c.Asked.Annotations == nil && c.Asked.Names == nil {
 			continue // taken off; or adopted without its file: nothing to derive a policy from
 		}
-		if err := r.renew(c, set); err != nil {
+		if err := r.renew(c, set, conf); err != nil {
 			errs = append(errs, fmt.Errorf("container %s keeps its policy: %w", c.ID, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (r *registry) renew(c *container, set *policy.Set) error {
-	layers, err := r.layersFor(set, c.Policies, c.Where)
+func (r *registry) renew(c *container, set *policy.Set, conf *nodeConfig) error {
+	layers, err := r.layersFor(set, conf, c.Asked)
 	if err != nil {
 		return err
+	}
+	if len(layers) == 0 {
+		layers = []*policy.Policy{openPolicy("none")}
 	}
 	table, err := r.install(layers)
 	if err != nil {
@@ -263,7 +306,7 @@ func (r *registry) put(c *container, table bpf.Table, layers []*policy.Policy) e
 		return fmt.Errorf("container %s has ended", c.ID)
 	}
 	if table == c.table {
-		c.Layers = layers
+		c.Layers, c.Policies = layers, namesOf(layers)
 		r.uninstall(table) // it was counted once more
 		return nil
 	}
@@ -272,7 +315,7 @@ func (r *registry) put(c *container, table bpf.Table, layers []*policy.Policy) e
 		return err
 	}
 	old := c.table
-	c.table, c.Layers = table, layers
+	c.table, c.Layers, c.Policies = table, layers, namesOf(layers)
 	r.uninstall(old)
 	return nil
 }

@@ -147,7 +147,7 @@ func (f *fixture) open(t *testing.T) *registry {
 	t.Helper()
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	r, err := newRegistry(f.kernel, f.run, "", f.set(t), logrus.NewEntry(log))
+	r, err := newRegistry(f.kernel, f.run, emptyConfig(), f.set(t), logrus.NewEntry(log))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func (f *fixture) open(t *testing.T) *registry {
 }
 
 func ask(id string, ns int, policies ...string) bindRequest {
-	return bindRequest{id: id, policies: policies, namespace: bpf.NamespaceID(ns), pid: os.Getpid(), pidfd: -1, state: bpf.Armed}
+	return bindRequest{id: id, asked: asked{Names: policies}, namespace: bpf.NamespaceID(ns), pid: os.Getpid(), pidfd: -1, state: bpf.Armed}
 }
 
 func codeOf(err error) wire.Code {

@@ -32,7 +32,11 @@ func TestVariants(t *testing.T) {
 		{map[string]string{"io.kubernetes.pod.namespace": "shop", "io.kubernetes.pod.name": "p", "io.kubernetes.container.name": "web"}, "/srv/x"},
 		{map[string]string{"io.kubernetes.pod.namespace": "shop", "io.kubernetes.pod.name": "p", "io.kubernetes.container.name": "db"}, "/data/x"},
 	} {
-		layers, err := f.layersFor(f.policies, []string{"one", "v"}, whereOf(c.annotations))
+		where, err := whereOf(c.annotations)
+		if err != nil {
+			t.Fatal(err)
+		}
+		layers, err := f.layersFor(f.policies, f.config, asked{Names: []string{"one", "v"}, Where: where})
 		if err != nil || len(layers) != 2 || layers[1].Name != "v" {
 			t.Fatalf("%d: %v, %v", i, layers, err)
 		}
@@ -44,7 +48,7 @@ func TestVariants(t *testing.T) {
 	}
 
 	q := ask("c1", 1, "v")
-	q.where = policy.Container{Namespace: "shop", Pod: "p", Name: "web"}
+	q.Where = policy.Container{Namespace: "shop", Pod: "p", Name: "web"}
 	c, err := f.bind(q)
 	if err != nil {
 		t.Fatal(err)
@@ -73,9 +77,12 @@ func TestWhereOf(t *testing.T) {
 	want := policy.Container{Namespace: "n", Pod: "p", Name: "c"}
 	labels := map[string]string{"io.kubernetes.pod.namespace": "n", "io.kubernetes.pod.name": "p", "io.kubernetes.container.name": "c"}
 	cri := map[string]string{"io.kubernetes.cri.sandbox-namespace": "n", "io.kubernetes.cri.sandbox-name": "p", "io.kubernetes.cri.container-name": "c"}
-	for i, sources := range [][]map[string]string{{labels}, {nil, labels}, {cri, {"io.kubernetes.pod.name": "other"}}} {
-		if got := whereOf(sources...); got != want {
-			t.Errorf("%d: %+v", i, got)
+	for i, sources := range [][]map[string]string{{labels}, {nil, labels}, {cri, labels}} {
+		if got, err := whereOf(sources...); err != nil || got != want {
+			t.Errorf("%d: %+v, %v", i, got, err)
 		}
+	}
+	if got, err := whereOf(cri, map[string]string{"io.kubernetes.pod.name": "other"}); err == nil {
+		t.Errorf("two names of one pod: %+v", got)
 	}
 }

@@ -15,18 +15,14 @@ import (
 // configPath is the one file that the hook believes.
 const configPath = "/etc/dunnage/hook.json"
 
-// config is what the hook must know without the daemon. A missing file is the
-// zero value with the default socket.
-type config struct {
-	Socket   string   `json:"socket"`
-	Baseline bool     `json:"baseline"` // every container has a policy
-	FailOpen []string `json:"failOpen"` // names of containers that start even without the daemon
-}
+// config is what the file says. A missing file is the zero value with the
+// default socket.
+type config struct{ wire.Config }
 
 // readConfig reads the file, which only root may be able to write. One that
 // can't be read or trusted is an error: then nothing starts.
 func readConfig(path string) (config, error) {
-	c := config{Socket: wire.Socket}
+	c := config{wire.Config{Socket: wire.Socket}}
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return c, nil
@@ -48,7 +44,7 @@ func readConfig(path string) (config, error) {
 	if err != nil {
 		return c, fmt.Errorf("reading %s: %w", path, err)
 	}
-	if err := wire.Decode(data, &c); err != nil {
+	if err := wire.Decode(data, &c.Config); err != nil {
 		return c, fmt.Errorf("%s: %w", path, err)
 	}
 	if c.Socket == "" || c.Socket[0] != '/' {
@@ -61,12 +57,31 @@ func readConfig(path string) (config, error) {
 const overflowID = 65534
 
 // failOpen reports whether the container is one of those that may start
-// unconfined when the daemon can't be reached.
+// unconfined when the daemon can't be reached. Annotations may be chosen by who
+// starts the container, but the orchestrator's own are always there: so all that
+// say its namespace, and all that say its name, must say the same, and an entry
+// without a namespace is for containers without one.
 func (c config) failOpen(annotations map[string]string) bool {
-	for _, key := range wire.NameKeys() {
-		if name := annotations[key]; name != "" && slices.Contains(c.FailOpen, name) {
-			return true
+	namespace, ok := one(annotations, wire.NamespaceKeys())
+	name, okName := one(annotations, wire.NameKeys())
+	if !ok || !okName || name == "" {
+		return false
+	}
+	if namespace != "" {
+		name = namespace + "/" + name
+	}
+	return slices.Contains(c.FailOpen, name)
+}
+
+// one is what several keys say, if they agree.
+func one(annotations map[string]string, keys []string) (value string, agree bool) {
+	for _, key := range keys {
+		if v := annotations[key]; v != "" {
+			if value != "" && v != value {
+				return "", false
+			}
+			value = v
 		}
 	}
-	return false
+	return value, true
 }

@@ -16,7 +16,11 @@ import (
 
 // bind asks the daemon to bind the container's namespace and waits for its
 // answer.
-func bind(socket string, state *specs.State, until time.Time) error {
+func bind(socket string, state *specs.State, until time.Time, more ...string) error {
+	r := request(wire.OpBind, state, more...)
+	if err := tooLong(r); err != nil {
+		return err
+	}
 	if state.Pid <= 0 {
 		return failure{exitState, fmt.Sprintf("the State has pid %d: the hook belongs into the stage createRuntime", state.Pid)}
 	}
@@ -30,7 +34,7 @@ func bind(socket string, state *specs.State, until time.Time) error {
 		return failure{exitProcess, fmt.Sprintf("opening the mount namespace of pid %d: %v", state.Pid, err)}
 	}
 	defer unix.Close(ns)
-	return ask(socket, request(wire.OpBind, state), until, pidfd, ns)
+	return ask(socket, r, until, pidfd, ns)
 }
 
 // tell gives the daemon the hint that the container has ended.
@@ -38,22 +42,28 @@ func tell(socket string, state *specs.State, until time.Time) error {
 	return ask(socket, request(wire.OpEnded, state), until)
 }
 
-// maxValue bounds one annotation that is passed on, in bytes.
-const maxValue = 16 << 10
-
 // request passes on only the annotations that the daemon reads: State may hold
 // a megabyte of others.
-func request(op string, state *specs.State) wire.Request {
+func request(op string, state *specs.State, more ...string) wire.Request {
 	r := wire.Request{Version: wire.Version, Op: op, ID: state.ID, PID: state.Pid, Annotations: map[string]string{}}
-	known := slices.Concat(wire.NamespaceKeys(), wire.PodKeys(), wire.NameKeys())
+	known := slices.Concat(wire.NamespaceKeys(), wire.PodKeys(), wire.NameKeys(), more)
 	for key, value := range state.Annotations {
-		if (strings.HasPrefix(key, "io.dunnage.") || slices.Contains(known, key)) && len(value) <= maxValue {
+		if strings.HasPrefix(key, "io.dunnage.") || slices.Contains(known, key) {
 			r.Annotations[key] = value
-		} else if key == wire.Annotation {
-			r.Annotations[key] = value // too long: the daemon says so, or the message does
 		}
 	}
 	return r
+}
+
+// tooLong is an error if a value is longer than the daemon reads: without it
+// the container might get a looser policy.
+func tooLong(r wire.Request) error {
+	for key, value := range r.Annotations {
+		if len(value) > wire.MaxValue {
+			return failure{exitBadRequest, fmt.Sprintf("the annotation %.100s has %d bytes: at most %d are read", key, len(value), wire.MaxValue)}
+		}
+	}
+	return nil
 }
 
 func ask(socket string, r wire.Request, until time.Time, fds ...int) error {

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"github.com/dunnage-project/dunnage/hook/wire"
 )
 
 // logPath and journalSocket are where the one line of an error goes besides
@@ -27,16 +31,30 @@ func report(stderr io.Writer, id string, err error) {
 		return r
 	}, fmt.Sprintf("dunnage-hook: container %s: %v", id, err))
 	fmt.Fprintln(stderr, line)
-	appendLog(fmt.Sprintf("%s %s\n", time.Now().UTC().Format(time.RFC3339), line))
+	appendLine(logPath, fmt.Sprintf("%s %s\n", time.Now().UTC().Format(time.RFC3339), line))
 	journal(line)
 }
 
-func appendLog(line string) {
-	fd, err := unix.Open(logPath, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o640)
+// unconfinedPath is where the daemon finds what started without it.
+const unconfinedPath = wire.UnconfinedLog
+
+// tellLater writes down a container that starts without the daemon, for the
+// daemon to report as soon as it can.
+func tellLater(path string, state *specs.State, why error) {
+	name, _ := one(state.Annotations, wire.NameKeys())
+	namespace, _ := one(state.Annotations, wire.NamespaceKeys())
+	line, err := json.Marshal(wire.Unconfined{Time: time.Now().UTC(), ID: state.ID, Namespace: namespace, Name: name, PID: state.Pid, Why: why.Error()})
+	if err == nil {
+		appendLine(path, string(line)+"\n")
+	}
+}
+
+func appendLine(path, line string) {
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o640)
 	if err != nil {
 		return
 	}
-	f := os.NewFile(uintptr(fd), logPath)
+	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
 	_, _ = f.WriteString(line)
 }

@@ -62,7 +62,7 @@ func handle(stage string, stdin io.Reader, until time.Time) (id string, err erro
 	if err != nil {
 		return "", failure{exitState, fmt.Sprintf("the State on standard input: %v", err)}
 	}
-	_, annotated := state.Annotations[wire.Annotation]
+	annotated := wire.Asks(state.Annotations)
 	switch {
 	case confErr != nil:
 		return state.ID, failure{exitConfig, fmt.Sprintf("%v: mend or remove the file", confErr)}
@@ -72,9 +72,10 @@ func handle(stage string, stdin io.Reader, until time.Time) (id string, err erro
 	if stage == stagePoststop {
 		return state.ID, tell(conf.Socket, state, until)
 	}
-	err = bind(conf.Socket, state, until)
+	err = bind(conf.Socket, state, until, conf.Annotations...)
 	if status := exitOf(err); (status == exitUnavailable || status == exitTimeout) && conf.failOpen(state.Annotations) {
 		report(os.Stderr, state.ID, fmt.Errorf("starting UNCONFINED, as %s says: %w", configPath, err))
+		tellLater(unconfinedPath, state, err)
 		return state.ID, nil
 	}
 	return state.ID, err

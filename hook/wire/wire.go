@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +35,52 @@ const (
 // Annotation names the policies of a container, separated by commas; each is a
 // layer.
 const Annotation = "io.dunnage.policy"
+
+// AnnotationInline carries a whole policy; AnnotationSignature, of an image only,
+// its ed25519 signature in base64.
+const (
+	AnnotationInline    = Annotation + ".inline"
+	AnnotationSignature = AnnotationInline + ".signature"
+)
+
+// Asks reports whether annotations ask for a policy: of every container, or
+// (io.dunnage.policy/NAME) of one container of a pod.
+func Asks(annotations map[string]string) bool {
+	for key := range annotations {
+		if key == Annotation || key == AnnotationInline || strings.HasPrefix(key, Annotation+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// MaxValue is the size of the longest annotation that the daemon is told, in
+// bytes. A container with a longer one, of those that count, does not start.
+const MaxValue = 16 << 10
+
+// Config is what the hook must know without the daemon: the one file that it
+// believes, written by the daemon.
+type Config struct {
+	Socket      string   `json:"socket"`
+	Baseline    bool     `json:"baseline"`              // also of a container that asks for none the daemon must know
+	FailOpen    []string `json:"failOpen,omitempty"`    // namespace/container, or container: may start without the daemon
+	Annotations []string `json:"annotations,omitempty"` // further keys that the daemon reads
+	WrittenBy   string   `json:"writtenBy,omitempty"`
+}
+
+// UnconfinedLog is where the hook writes an Unconfined, one a line.
+const UnconfinedLog = "/run/dunnage/unconfined.jsonl"
+
+// Unconfined is a container of the fail-open list that started while the daemon
+// could not be reached.
+type Unconfined struct {
+	Time      time.Time `json:"time"`
+	ID        string    `json:"id"`
+	Namespace string    `json:"namespace,omitempty"`
+	Name      string    `json:"name"`
+	PID       int       `json:"pid"`
+	Why       string    `json:"why"`
+}
 
 // NamespaceKeys, PodKeys and NameKeys are the annotations in which runtimes say
 // what the orchestrator calls a container: containerd's and CRI-O's, podman's.

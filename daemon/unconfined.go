@@ -1,0 +1,64 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/dunnage-project/dunnage/hook/wire"
+)
+
+// reportUnconfined reports the containers of the fail-open list that started
+// while the daemon could not be reached: at once when it starts, and later for
+// those that came while it did not answer. What a daemon has reported, the next
+// one does not.
+func (d *daemon) reportUnconfined(ctx context.Context, path string) {
+	tick := time.NewTicker(5 * time.Second)
+	defer tick.Stop()
+	for {
+		if err := d.takeUnconfined(path); err != nil {
+			d.log.WithError(err).Error("reading which containers started without the daemon")
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (d *daemon) takeUnconfined(path string) error {
+	taken := path + ".taken" // a hook may be writing: it goes on in the file that it opened
+	if err := os.Rename(path, taken); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	time.Sleep(50 * time.Millisecond)
+	data, err := os.ReadFile(taken)
+	if err != nil {
+		return err
+	}
+	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
+		var u wire.Unconfined
+		if json.Unmarshal(lines.Bytes(), &u) != nil {
+			u = wire.Unconfined{Time: time.Now().UTC(), Why: "a line that can't be read: " + lines.Text()}
+		}
+		name := u.Name
+		if u.Namespace != "" {
+			name = u.Namespace + "/" + u.Name
+		}
+		d.log.WithFields(logrus.Fields{"container": u.ID, "name": name, "why": u.Why}).Error("a container runs UNCONFINED: it is on the fail-open list and started without the daemon")
+		if err := d.events.add(report{Time: u.Time, Container: u.ID, Name: name, PID: u.PID, Verdict: "unconfined", Reason: "fail-open", Op: "start", Rule: u.Why}); err != nil {
+			return err
+		}
+	}
+	return os.Remove(taken)
+}
