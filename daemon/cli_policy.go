@@ -22,7 +22,7 @@ import (
 
 func policyCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "policy", Short: "Work on policy files; no daemon is needed"}
-	cmd.AddCommand(policyCheck(), policyExplain(), policyTest(), policyDiff(), policyFmt(), policyConvert(), policyShow(), policySchema())
+	cmd.AddCommand(policyCheck(), policyExplain(), policyTest(), policyDiff(), policyFmt(), policyConvert(), policyShow(), policySchema(), signCommand())
 	return cmd
 }
 

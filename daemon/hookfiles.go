@@ -21,7 +21,7 @@ var hookConfigPath = "/etc/dunnage/hook.json"
 const alwaysFile = "dunnage-always.json"
 
 // hookBinaryPath is where packages put the hook.
-const hookBinaryPath = "/usr/libexec/dunnage/dunnage-hook"
+var hookBinaryPath = "/usr/libexec/dunnage/dunnage-hook"
 
 // loadConfig reads the configuration, the command line's baseline included, and
 // makes sure that its policies exist.

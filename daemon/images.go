@@ -89,8 +89,11 @@ func (c *nodeConfig) hear(i *image, out *choice) error {
 }
 
 // signedText is what is signed of an inline policy: a key that signs other
-// things, too, signs no policy by accident.
-func signedText(text string) []byte { return append([]byte("dunnage.io/v1 policy\n"), text...) }
+// things, too, signs no policy by accident. Newlines at the end don't count, as
+// the shell's $(cat FILE) drops them.
+func signedText(text string) []byte {
+	return append([]byte("dunnage.io/v1 policy\n"), strings.TrimRight(text, "\n")...)
+}
 
 // verify checks an inline policy's signature.
 func verify(keys []ed25519.PublicKey, text, signature string) error {
