@@ -109,7 +109,7 @@ func TestReloadOfTheConfiguration(t *testing.T) {
 		}
 		select {
 		case <-changed:
-		case <-time.After(5 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Fatal("the change is not seen")
 		}
 	}
