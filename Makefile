@@ -4,13 +4,14 @@
 # make test       every tier: unit, then the VM on 6.12 and 6.1
 # make test-unit  without root and VM, under a minute
 # make bench      count what an open costs, and workloads, beside other LSMs
+# make packages   bin/packages: the deb and the rpm
 # make demo       a real PostgreSQL in a confined container
 SHELL := /bin/bash
 GO ?= go
 VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo devel)
 BUILD := CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
-.PHONY: help deps build generate check-generated lint test test-unit bench demo fuzz release clean
+.PHONY: help deps build generate check-generated lint test test-unit bench demo fuzz release clean packages
 help:
 	@sed -n 's/^# make/make/p' Makefile
 
@@ -47,6 +48,9 @@ bench:
 
 demo:
 	test/demo/run
+
+packages:
+	packaging/build
 
 fuzz:
 	test/fuzz

@@ -58,6 +58,9 @@ func run(args []string) int {
 
 type usageError struct{ error }
 
+// extraCommands are those of files with build tags.
+var extraCommands []*cobra.Command
+
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "dunnage",
@@ -74,6 +77,7 @@ A container asks for policies with the annotation io.dunnage.policy=NAME[,NAMEâ€
 	root.PersistentFlags().String("run-dir", defaultRunDir, "where the daemon's sockets and files are")
 	root.AddCommand(daemonCommand(), checkCommand(), psCommand(), cacheCommand(), eventsCommand(), attachCommand(), detachCommand(),
 		reloadCommand(), stopCommand(), configCommand(), explainCommand(), policyCommand())
+	root.AddCommand(extraCommands...)
 	return root
 }
 

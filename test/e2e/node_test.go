@@ -163,23 +163,30 @@ func TestImages(t *testing.T) {
 	buildImage(t, "localhost/signed:1", "--label", carried, "--label", strings.TrimSpace(signature))
 	buildImage(t, "localhost/changed:1", "--label", carried+"\n  mounts: allow", "--label", strings.TrimSpace(signature))
 
+	const closed, open, refused = "closed", "open", "refused"
 	see := func(config, image, secret, public string) {
 		t.Helper()
 		configure(t, config)
-		for path, want := range map[string]string{"/secret": secret, "/public": public} {
-			if out := podmanRun("crun", image, "cat", path); !strings.Contains(out, want) {
-				t.Errorf("%s, %s: %s: %s", config, image, path, out)
+		out := podmanRun("crun", image, "sh", "-c", "echo started; cat /secret; cat /public")
+		for text, want := range map[string]string{"topsecret": secret, "public\n": public} {
+			got := closed
+			if !strings.Contains(out, "started") {
+				got = refused
+			} else if strings.Contains(out+"\n", text) {
+				got = open
+			}
+			if got != want {
+				t.Errorf("%s, %s: %s is %s, want %s: %s", config, image, strings.TrimSpace(text), got, want, out)
 			}
 		}
 	}
-	const denied, refused = "Permission denied", "rror"
 	heard := "images: {annotations: true, inline: signed, keys: [" + work + "/key.pub]}\n"
-	see("default: [secret]\n", "localhost/weak:1", denied, "public")
-	see("baseline: [secret]\n"+heard, "localhost/weak:1", denied, "public")
-	see(heard, "localhost/strong:1", denied, "public")
-	see("images: {annotations: true, repositories: [quay.io/x]}\n", "localhost/strong:1", "topsecret", "public")
-	see("baseline: [secret]\n"+heard, "localhost/signed:1", denied, denied)
+	see("default: [secret]\n", "localhost/weak:1", closed, open)
+	see("baseline: [secret]\n"+heard, "localhost/weak:1", closed, open)
+	see(heard, "localhost/strong:1", closed, open)
+	see("images: {annotations: true, repositories: [quay.io/x]}\n", "localhost/strong:1", open, open)
+	see("baseline: [secret]\n"+heard, "localhost/signed:1", closed, closed)
 	see(heard, "localhost/unsigned:1", refused, refused)
 	see(heard, "localhost/changed:1", refused, refused)
-	see("", "localhost/signed:1", "topsecret", "public")
+	see("", "localhost/signed:1", open, open)
 }
