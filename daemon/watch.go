@@ -29,9 +29,10 @@ func (d *daemon) watchFiles(ctx context.Context) (<-chan struct{}, error) {
 		}
 	}
 	changed := make(chan struct{})
+	last := d.fingerprint() // before anybody may rely on being heard
 	go func() {
 		defer w.Close()
-		last, timer := d.fingerprint(), time.NewTimer(time.Hour)
+		timer := time.NewTimer(time.Hour)
 		defer timer.Stop()
 		for {
 			select {
