@@ -4,14 +4,16 @@
 # make test       every tier: unit, then the VM on 6.12 and 6.1
 # make test-unit  without root and VM, under a minute
 # make bench      count what an open costs, and workloads, beside other LSMs
-# make packages   bin/packages: the deb and the rpm
+# make packages        bin/packages: the deb and the rpm
+# make test-packages   install, upgrade and remove the deb in the VM, under systemd
+# make mutants    break the kernel part on purpose: the tests must notice
 # make demo       a real PostgreSQL in a confined container
 SHELL := /bin/bash
 GO ?= go
 VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo devel)
 BUILD := CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
-.PHONY: help deps build generate check-generated lint test test-unit bench demo fuzz release clean packages
+.PHONY: help deps build generate check-generated lint test test-unit bench demo fuzz mutants packages test-packages release clean
 help:
 	@sed -n 's/^# make/make/p' Makefile
 
@@ -52,8 +54,16 @@ demo:
 packages:
 	packaging/build
 
+test-packages: build packages
+	DEST=bin/upgrade VERSION=99.0.0 packaging/build
+	$(GO) test -c -o bin/e2e.test ./test/e2e
+	test/vm/run --no-build --systemd --timeout 400 -- bin/e2e.test -test.v -test.run TestPackages
+
 fuzz:
 	test/fuzz
+
+mutants:
+	test/mutants/run
 
 release:
 	test/release/run
