@@ -23,7 +23,8 @@ import (
 // settings is the daemon's command line.
 type settings struct {
 	runDir, policies, socket, baseline, logFormat string
-	config, hooksDir                              string
+	config, hooksDir, nri                         string
+	attachMissing                                 bool
 	kernel                                        bpf.Options
 }
 
@@ -56,6 +57,8 @@ and reports events until it is told to end. Ending it leaves enforcement on;
 	f.IntVar(&s.kernel.TableBytes, "table-bytes", 0, "memory for all tables, in bytes (default 33554432)")
 	f.IntVar(&s.kernel.Containers, "containers", 0, "containers at a time (default 4096)")
 	f.IntVar(&s.kernel.EventBudget, "event-budget", 0, "events a second and container (default 100)")
+	f.StringVar(&s.nri, "nri", nriSocket, "containerd's NRI socket, connected to when it is there; empty: never")
+	f.BoolVar(&s.attachMissing, "attach-missing", false, "label containers that run without the policies they ask for (NRI)")
 	f.BoolVar(&s.kernel.NoCache, "no-cache", false, "walk every path: the same answers, slower")
 	f.IntVar(&s.kernel.CacheEntries, "cache-entries", 0, "directories that the cache holds, 64 bytes each (default 16384)")
 	f.BoolVar(&s.kernel.CheckCache, "check-cache", false, "walk on every hit, too, and report disagreements: for tests")
@@ -133,6 +136,10 @@ func (s settings) serve() error {
 	background(func() { r.housekeeping(ctx) })
 	background(func() { d.serveControl(ctx, control) })
 	background(func() { d.reportUnconfined(ctx, wire.UnconfinedLog) })
+	if s.nri != "" {
+		plugin := &nriPlugin{registry: r, log: log.WithField("runtime", "nri"), attach: s.attachMissing}
+		background(func() { plugin.serveNRI(ctx, s.nri) })
+	}
 	changed, err := d.watchFiles(ctx)
 	if err != nil {
 		return err
