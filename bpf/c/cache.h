@@ -191,8 +191,10 @@ static long storable_one(u32 i, struct round *r)
 		return 0;
 	dir = GET64(s->walk[i], struct dentry, d_parent);
 	magic = GET64(GET64(dir, struct dentry, d_sb), struct super_block, s_magic);
-	if (GET32(dir, struct dentry, d_flags) & DCACHE_OP_REVALIDATE || magic == DEBUGFS_MAGIC ||
-	    magic == TRACEFS_MAGIC) {
+	/* A root moves nowhere. That of an overlay is flagged, whatever its layers. */
+	if ((GET32(dir, struct dentry, d_flags) & DCACHE_OP_REVALIDATE &&
+	     GET64(dir, struct dentry, d_parent) != dir) ||
+	    magic == DEBUGFS_MAGIC || magic == TRACEFS_MAGIC) {
 		s->result = NO_SYSTEM;
 		return 1;
 	}
