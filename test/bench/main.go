@@ -35,6 +35,8 @@ func main() {
 			result, err = micro(args[1:])
 		case "loads":
 			result, err = loads(args[1:])
+		case "profile":
+			err = profile(args[1:])
 		case "scaling":
 			result, err = scaling()
 		default:

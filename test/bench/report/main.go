@@ -53,6 +53,9 @@ type Results struct {
 	Apart   float64  `json:"apart"`   // two runs on 6.12: the most that an added count differs, in parts of it
 	Loads   []Load   `json:"loads"`   // on 6.12, in millions of instructions
 	Scaling *Scaling `json:"scaling"` // on 6.12, wall time
+	// Profile is the instructions of an open and close on 6.12, by setting and
+	// function.
+	Profile map[string]map[string]float64 `json:"profile"`
 }
 
 // agreement is how far two runs may be apart: a part of the count, and a few
@@ -91,6 +94,9 @@ func run(args []string) error {
 		return err
 	}
 	if _, err := read(args[0], "scaling", &r.Scaling); err != nil {
+		return err
+	}
+	if _, err := read(args[0], "profile", &r.Profile); err != nil {
 		return err
 	}
 	data, err := json.MarshalIndent(r, "", " ")
