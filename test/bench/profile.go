@@ -13,7 +13,7 @@ import (
 // when it has begun (see loop).
 func profile(args []string) error {
 	if len(args) != 1 {
-		return fmt.Errorf("profile: want nothing, cached or walked")
+		return fmt.Errorf("profile: want ever, nothing, cached or walked")
 	}
 	if err := makeTree(axesOf([]string{"short"})); err != nil {
 		return err
@@ -42,6 +42,19 @@ func profile(args []string) error {
 			return err
 		}
 		_, err = quantile(out, 1, 4, false)
+		return err
+	}
+	if args[0] == "ever" { // see none()
+		return run(nil)
+	}
+	off, err := emptyProgram()
+	if err != nil {
+		return err
+	}
+	if _, err := count(false, file(5), orders{}, nil); err != nil {
+		return err
+	}
+	if err := off(); err != nil {
 		return err
 	}
 	if args[0] == "nothing" {

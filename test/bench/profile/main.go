@@ -23,7 +23,7 @@ const logged = 120 << 20
 
 func main() {
 	out := map[string]map[string]float64{}
-	for _, setting := range []string{"nothing", "cached", "walked"} {
+	for _, setting := range []string{"ever", "nothing", "cached", "walked"} {
 		counts, err := profile(setting)
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "error: %s: %v\n", setting, err)

@@ -67,7 +67,7 @@ func panel(m Micro, title, axis string, legend bool, at func(Point) (int, bool))
 	p.BackgroundColor = color.White
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.Y.Tick.Marker = ticks{100, 200, 500, 1000, 2000, 5000, 10000, 20000}
-	p.Y.Min, p.Y.Max = 100, 200_000 // the legend has room above the lines
+	p.Y.Min, p.Y.Max = 100, 30_000
 	p.Legend.Top, p.Legend.Left = true, true
 	grid := plotter.NewGrid()
 	grid.Horizontal.Color, grid.Vertical.Color = color.Gray{220}, color.Gray{240}
