@@ -57,7 +57,7 @@ func TestCost(t *testing.T) {
 		t.Fatalf("results.json: %v", err)
 	}
 	start := time.Now()
-	cmd := exec.Command(filepath.Join(repo, "test/vm/run"), "--no-build", "--icount", "--timeout", "240", "--", "bin/bench", "micro", "check")
+	cmd := exec.Command(filepath.Join(repo, "test/vm/run"), "--no-build", "--icount", "--append", "nokaslr", "--timeout", "240", "--", "bin/bench", "micro", "check")
 	cmd.Dir = repo
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
