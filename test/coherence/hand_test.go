@@ -69,6 +69,14 @@ func (h *hand) change(o op) error {
 		return unix.Chmod(a, 0o755)
 	case "plant":
 		return plant(a)
+	case "deep":
+		if err := os.MkdirAll(a, 0o755); err != nil {
+			return err
+		}
+		for ; len(a) > 2; a = filepath.Dir(a) { // each directory of the chain has a file
+			_ = unix.Mknod(a+"/x", unix.S_IFREG|0o644, 0)
+		}
+		return nil
 	case "clear":
 		return os.RemoveAll(a)
 	case "rename":

@@ -16,12 +16,21 @@ const (
 	versions    = 4 // of each policy, for reloads
 )
 
-// noisePolicyIndex stands for noisePolicy.
-const noisePolicyIndex = -1
+// Numbers of the policies that are not random: noisePolicy, and that of a kept
+// program, keptText.
+const (
+	noisePolicyIndex = -1
+	keptPolicy       = -2
+)
+
+var keptText string
 
 func policyName(i int) string {
-	if i == noisePolicyIndex {
+	switch i {
+	case noisePolicyIndex:
 		return "coherence-noise"
+	case keptPolicy:
+		return "coherence-kept"
 	}
 	return fmt.Sprintf("coherence-%d", i)
 }
@@ -31,8 +40,11 @@ func policyFile(i int) string { return filepath.Join(policiesDir, policyName(i)+
 // policyText is version v of policy i: always the same. The names in it are those
 // that programs use.
 func policyText(i, v int) string {
-	if i == noisePolicyIndex {
+	switch i {
+	case noisePolicyIndex:
 		return noisePolicy
+	case keptPolicy:
+		return keptText
 	}
 	r := rand.New(rand.NewPCG(uint64(i), uint64(v)))
 	var b strings.Builder
@@ -44,6 +56,9 @@ func policyText(i, v int) string {
 	b.WriteString("  rules:\n  - {effect: allow, paths: [\"/bin/**\", \"/proc/**\", \"/sys/**\", \"/old/proc/**\"], access: [all]}\n")
 	for n := 4 + r.IntN(6); n > 0; n-- {
 		path := pick(r, []string{"/w", "/t", "/o", "/b", "/*", "/?", "/old/**", "/{w,t}", "/{o,b}"})
+		if r.IntN(4) == 0 {
+			path += strings.Repeat("/a/b", 1+r.IntN(5)) // into the deep chain
+		}
 		for k := 1 + r.IntN(4); k > 0; k-- {
 			path += "/" + pick(r, []string{"a", "a", "b", "b", "x", "y", "*", "[ax]", "**"})
 		}

@@ -33,7 +33,7 @@ func parseOp(line string) (op, error) {
 
 // needs is how many arguments each verb takes.
 var needs = map[string]int{
-	"mkdir": 1, "mk": 1, "write": 1, "unlink": 1, "rmdir": 1, "chmod": 1, "plant": 1, "clear": 1,
+	"mkdir": 1, "mk": 1, "write": 1, "unlink": 1, "rmdir": 1, "chmod": 1, "plant": 1, "deep": 1, "clear": 1,
 	"rename": 2, "exchange": 2, "link": 2, "symlink": 2,
 	"bind": 2, "move": 2, "tmpfs": 1, "overlay": 2, "umount": 1, "calm": 0, "unshare": 0, "pivot": 0,
 	"hold": 2, "chdir": 1, "read": 2, "modify": 2, "drop": 0, "snapshot": 2, "unsnapshot": 1, "reload": 1,
@@ -46,29 +46,34 @@ type program struct {
 	ops    []op
 }
 
-// String is the text that readProgram reads.
+// String is the text that readProgram reads: the policy's lines after bars, then
+// the operations.
 func (p program) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# seed %d\npolicy %d\n", p.seed, p.policy)
+	fmt.Fprintf(&b, "# seed %d\n", p.seed)
+	text := strings.ReplaceAll(policyText(p.policy, 0), policyName(p.policy), policyName(keptPolicy))
+	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
+		fmt.Fprintf(&b, "| %s\n", line)
+	}
 	for _, o := range p.ops {
 		fmt.Fprintln(&b, o)
 	}
 	return b.String()
 }
 
+// readProgram reads a kept program; its policy is keptPolicy from then on.
 func readProgram(file string) (program, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return program{}, err
 	}
-	var p program
+	p := program{policy: keptPolicy}
+	keptText = ""
 	for _, line := range strings.Split(string(data), "\n") {
 		switch {
 		case line == "" || line[0] == '#':
-		case strings.HasPrefix(line, "policy "):
-			if _, err := fmt.Sscanf(line, "policy %d", &p.policy); err != nil {
-				return p, err
-			}
+		case strings.HasPrefix(line, "| "):
+			keptText += line[2:] + "\n"
 		default:
 			o, err := parseOp(line)
 			if err != nil {
@@ -87,6 +92,9 @@ func pick[T any](r *rand.Rand, of []T) T { return of[r.IntN(len(of))] }
 
 // dir is a directory's path, up to three below a top; file is a name below one.
 func dirPath(r *rand.Rand, top string) string {
+	if r.IntN(12) == 0 { // one deep chain in each tree, deeper than the kernel part walks without a call
+		return top + strings.Repeat("/a/b", 2+r.IntN(6))
+	}
 	for n := r.IntN(4); n > 0; n-- {
 		top += "/" + pick(r, []string{"a", "b"})
 	}
@@ -115,6 +123,7 @@ func generate(seed uint64, n, policies int) program {
 	for _, top := range tops {
 		add('h', "plant", top)
 	}
+	add('h', "deep", pick(r, tops)+strings.Repeat("/a/b", 8))
 	if t.unshared {
 		add('u', "unshare")
 	}
@@ -179,7 +188,11 @@ func generate(seed uint64, n, policies int) program {
 		case 9:
 			add(anyone(), "mkdir", below(r, top))
 		case 10:
-			add(anyone(), "plant", dirPath(r, top))
+			if r.IntN(4) == 0 {
+				add('h', "deep", top+strings.Repeat("/a/b", 8))
+			} else {
+				add(anyone(), "plant", dirPath(r, top))
+			}
 		case 11, 12:
 			add(anyone(), "mk", filePath(r, top))
 		case 13:
