@@ -122,6 +122,9 @@ func initContainer() error {
 	if err := unix.Mount("overlay", root+"/o", "overlay", 0, data); err != nil {
 		return fmt.Errorf("mounting an overlay: %w", err)
 	}
+	if err := unix.Unmount(root+scratch, unix.MNT_DETACH); err != nil {
+		return err
+	}
 	if err := unix.Chdir(root); err != nil {
 		return err
 	}

@@ -149,18 +149,20 @@ func plant(dir string) error {
 	}
 }
 
-var overlays int
-
+// overlay mounts one whose upper layer is on a file system of its own that is
+// not mounted anywhere then, as it is with a runtime's.
 func (h *hand) overlay(lower, at string) error {
-	overlays++
-	dir := fmt.Sprintf("%s%s/%d-%d", h.base, scratch, os.Getpid(), overlays)
-	if err := os.MkdirAll(dir+"/upper", 0o755); err != nil {
+	layers := h.base + scratch
+	if err := unix.Mount("tmpfs", layers, "tmpfs", 0, ""); err != nil {
 		return err
 	}
-	if err := unix.Mkdir(dir+"/work", 0o755); err != nil {
-		return err
+	defer unix.Unmount(layers, unix.MNT_DETACH) //nolint:errcheck // what is left shows in later answers
+	for _, dir := range []string{"/upper", "/work"} {
+		if err := unix.Mkdir(layers+dir, 0o755); err != nil {
+			return err
+		}
 	}
-	return unix.Mount("overlay", at, "overlay", 0, fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%s/work", lower, dir, dir))
+	return unix.Mount("overlay", at, "overlay", 0, fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%s/work", lower, layers, layers))
 }
 
 // calm takes away what programs have mounted, so that mounts do not pile up.
