@@ -7,13 +7,14 @@
 # make packages        bin/packages: the deb and the rpm
 # make test-packages   install, upgrade and remove the deb in the VM, under systemd
 # make mutants    break the kernel part on purpose: the tests must notice
+# make test-kubernetes the manifests of packaging/kubernetes
 # make demo       a real PostgreSQL in a confined container
 SHELL := /bin/bash
 GO ?= go
 VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo devel)
 BUILD := CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
-.PHONY: help deps build generate check-generated lint test test-unit bench demo fuzz mutants packages test-packages release clean
+.PHONY: help deps build generate check-generated lint test test-unit bench demo fuzz mutants packages test-packages release clean test-kubernetes
 help:
 	@sed -n 's/^# make/make/p' Makefile
 
@@ -58,6 +59,9 @@ test-packages: build packages
 	DEST=bin/upgrade VERSION=99.0.0 packaging/build
 	$(GO) test -c -o bin/e2e.test ./test/e2e
 	test/vm/run --no-build --systemd --timeout 400 -- bin/e2e.test -test.v -test.run TestPackages
+
+test-kubernetes:
+	cd packaging/kubernetes && $(GO) test ./...
 
 fuzz:
 	test/fuzz

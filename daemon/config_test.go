@@ -103,3 +103,24 @@ watchPolicies: true
 		t.Errorf("an unknown policy: %v", err)
 	}
 }
+
+// What the manual and the Kubernetes recipe show is valid.
+func TestConfigExamples(t *testing.T) {
+	manual, err := os.ReadFile("../docs/config.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(manual), "```yaml\n")
+	example, _, _ = strings.Cut(example, "```")
+	recipe, err := os.ReadFile("../packaging/kubernetes/config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	writeKey(t, dir)
+	for name, text := range map[string]string{"manual": strings.ReplaceAll(example, "build.pub", "key.pub"), "recipe": string(recipe)} {
+		if _, diags := parseConfig(filepath.Join(dir, name), []byte(text)); text == "" || diags.Err() != nil {
+			t.Errorf("%s: %v", name, diags.Err())
+		}
+	}
+}
