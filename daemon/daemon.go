@@ -86,6 +86,7 @@ func (s settings) serve() error {
 		return err
 	}
 	defer unlock()
+	before := s.fingerprint()
 	set, err := loadPolicies(s.policies, log)
 	if err != nil {
 		return err
@@ -140,7 +141,8 @@ func (s settings) serve() error {
 		plugin := &nriPlugin{registry: r, log: log.WithField("runtime", "nri"), attach: s.attachMissing}
 		background(func() { plugin.serveNRI(ctx, s.nri) })
 	}
-	changed, err := d.watchFiles(ctx)
+	background(func() { newSafetyNet(r, d.unconfined).run(ctx) })
+	changed, err := d.watchFiles(ctx, before)
 	if err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func TestReloadOfTheConfiguration(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	d := &daemon{settings: s, registry: f.registry, log: log}
-	changed, err := d.watchFiles(t.Context())
+	changed, err := d.watchFiles(t.Context(), s.fingerprint())
 	if err != nil {
 		t.Fatal(err)
 	}

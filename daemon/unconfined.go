@@ -55,10 +55,17 @@ func (d *daemon) takeUnconfined(path string) error {
 		if u.Namespace != "" {
 			name = u.Namespace + "/" + u.Name
 		}
-		d.log.WithFields(logrus.Fields{"container": u.ID, "name": name, "why": u.Why}).Error("a container runs UNCONFINED: it is on the fail-open list and started without the daemon")
-		if err := d.events.add(report{Time: u.Time, Container: u.ID, Name: name, PID: u.PID, Verdict: "unconfined", Reason: "fail-open", Op: "start", Rule: u.Why}); err != nil {
-			return err
-		}
+		d.unconfined(report{Time: u.Time, Container: u.ID, Name: name, PID: u.PID, Verdict: "unconfined", Reason: "fail-open", Op: "start", Rule: u.Why})
 	}
 	return os.Remove(taken)
+}
+
+// unconfined makes an event of a container that runs without its policies, as
+// loud as the log can be.
+func (d *daemon) unconfined(r report) {
+	d.log.WithFields(logrus.Fields{"container": r.Container, "name": r.Name, "pid": r.PID, "reason": r.Reason, "why": r.Rule}).
+		Error("a container runs UNCONFINED that should have policies: `dunnage attach` confines it")
+	if err := d.events.add(r); err != nil {
+		d.log.WithError(err).Error("writing an event")
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sort"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -18,7 +17,8 @@ const settle = 300 * time.Millisecond
 // watchFiles says when what the configuration file says has changed, and, where
 // it asks for that, what the policy folder holds. It looks at contents: folders
 // are watched, since files are replaced by renaming, and ConfigMaps by a link.
-func (d *daemon) watchFiles(ctx context.Context) (<-chan struct{}, error) {
+// last is the fingerprint from before they were read.
+func (d *daemon) watchFiles(ctx context.Context, last fingerprint) (<-chan struct{}, error) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, fmt.Errorf("watching the configuration: %w", err)
@@ -29,10 +29,9 @@ func (d *daemon) watchFiles(ctx context.Context) (<-chan struct{}, error) {
 		}
 	}
 	changed := make(chan struct{})
-	last := d.fingerprint() // before anybody may rely on being heard
 	go func() {
 		defer w.Close()
-		timer := time.NewTimer(time.Hour)
+		timer := time.NewTimer(settle)
 		defer timer.Stop()
 		for {
 			select {
@@ -45,7 +44,7 @@ func (d *daemon) watchFiles(ctx context.Context) (<-chan struct{}, error) {
 				timer.Reset(settle)
 			case <-timer.C:
 				now := d.fingerprint()
-				if now == last {
+				if now.config == last.config && (now.policies == last.policies || !d.watchesPolicies()) {
 					continue
 				}
 				last = now
@@ -60,24 +59,29 @@ func (d *daemon) watchFiles(ctx context.Context) (<-chan struct{}, error) {
 	return changed, nil
 }
 
-// fingerprint is of the contents of what is watched.
-func (d *daemon) fingerprint() [sha256.Size]byte {
-	files := []string{d.config}
+func (d *daemon) watchesPolicies() bool {
 	d.registry.mu.Lock()
-	all := d.registry.config.WatchPolicies
-	d.registry.mu.Unlock()
-	if all {
-		for _, glob := range []string{"*.yaml", "*.yml"} {
-			found, _ := filepath.Glob(filepath.Join(d.policies, glob))
-			files = append(files, found...)
+	defer d.registry.mu.Unlock()
+	return d.registry.config.WatchPolicies
+}
+
+// fingerprint is of the contents of what is watched.
+type fingerprint struct{ config, policies [sha256.Size]byte }
+
+func (s settings) fingerprint() fingerprint {
+	sum := func(files ...string) [sha256.Size]byte {
+		h := sha256.New()
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			fmt.Fprintf(h, "%s %d %v\n", file, len(data), err)
+			h.Write(data)
 		}
-		sort.Strings(files)
+		return [sha256.Size]byte(h.Sum(nil))
 	}
-	h := sha256.New()
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		fmt.Fprintf(h, "%s %d %v\n", file, len(data), err)
-		h.Write(data)
+	var files []string
+	for _, glob := range []string{"*.yaml", "*.yml"} {
+		found, _ := filepath.Glob(filepath.Join(s.policies, glob))
+		files = append(files, found...)
 	}
-	return [sha256.Size]byte(h.Sum(nil))
+	return fingerprint{sum(s.config), sum(files...)}
 }

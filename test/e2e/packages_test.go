@@ -46,6 +46,8 @@ func TestPackages(t *testing.T) {
 		t.Errorf("baseline: %s", out)
 	}
 	configure(t, "")
+	t.Run("kube play", kubePlay)
+	configure(t, "")
 
 	var mu sync.Mutex
 	counts, last := map[string]int{}, ""
