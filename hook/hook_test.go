@@ -215,6 +215,56 @@ func TestConfig(t *testing.T) {
 	}
 }
 
+// Who starts a container writes annotations, too: he can't put it on the list.
+func TestFailOpen(t *testing.T) {
+	c := config{wire.Config{FailOpen: []string{"kube-system/cni", "proxy"}}}
+	const ns, name = "io.kubernetes.cri.sandbox-namespace", "io.kubernetes.cri.container-name"
+	for _, x := range []struct {
+		annotations map[string]string
+		want        bool
+	}{
+		{map[string]string{ns: "kube-system", name: "cni"}, true},
+		{map[string]string{ns: "shop", name: "cni"}, false},
+		{map[string]string{name: "cni"}, false},
+		{map[string]string{name: "proxy"}, true},
+		{map[string]string{ns: "shop", name: "proxy"}, false},
+		{map[string]string{ns: "shop", "io.kubernetes.pod.namespace": "kube-system", name: "cni"}, false},
+		{map[string]string{ns: "kube-system", name: "web", "io.kubernetes.container.name": "cni"}, false},
+		{map[string]string{ns: "kube-system"}, false},
+		{nil, false},
+	} {
+		if got := c.failOpen(x.annotations); got != x.want {
+			t.Errorf("%v: %v", x.annotations, got)
+		}
+	}
+}
+
+// A value that is too long is never passed over: it might be what tightens.
+func TestTooLong(t *testing.T) {
+	long := strings.Repeat("x", wire.MaxValue+1)
+	for key, want := range map[string]int{wire.Annotation: exitBadRequest, wire.AnnotationInline: exitBadRequest, "app": exitBadRequest, "other": 0} {
+		socket, _ := serve(t, []byte(`{"version":1,"code":"ok"}`))
+		err := bind(socket, &specs.State{ID: "c1", Pid: os.Getpid(), Annotations: map[string]string{key: long}}, time.Now().Add(time.Second), "app")
+		if exitOf(err) != want {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+}
+
+// What starts without the daemon is written down for it.
+func TestTellLater(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	tellLater(path, &specs.State{ID: "c1", Pid: 7, Annotations: map[string]string{"io.kubernetes.container.name": "cni"}}, io.EOF)
+	data, err := os.ReadFile(path)
+	var u wire.Unconfined
+	if err == nil {
+		err = wire.Decode(data, &u)
+	}
+	if err != nil || u.ID != "c1" || u.Name != "cni" || u.Why != "EOF" {
+		t.Errorf("%s %v", data, err)
+	}
+}
+
 func FuzzState(f *testing.F) {
 	f.Add([]byte(`{"id":"a","pid":1,"annotations":{"io.dunnage.policy":"p"}}`))
 	f.Add([]byte(`{"id":1}`))

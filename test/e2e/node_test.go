@@ -192,3 +192,31 @@ func TestImages(t *testing.T) {
 	see(heard, "localhost/changed:1", refused, refused)
 	see("", "localhost/signed:1", open, open)
 }
+
+// A container whose runtime ran no hook is found and reported, with a baseline
+// or an annotation; one that needs no policy is not.
+func TestSafetyNet(t *testing.T) {
+	writePolicy(t, "secret", native("secret", secretSpec))
+	makeImage(t)
+	if err := os.MkdirAll(work+"/no-hooks", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, args := range map[string][]string{"hookless": {"--annotation", "io.dunnage.policy=secret"}, "plain": nil} {
+		all := append([]string{"--hooks-dir", work + "/no-hooks", "run", "-d", "--name", name, "--network", "none"}, args...)
+		if out, err := command("podman", append(all, image, "sleep", "1000")...); err != nil {
+			t.Fatal(out)
+		}
+		defer command("podman", "rm", "-f", "-t", "0", name) //nolint:errcheck // the VM ends anyway
+	}
+	for range 100 {
+		out, _ := command("dunnage", "events")
+		if strings.Contains(out, "unconfined plain") {
+			t.Fatalf("needs no policy: %s", out)
+		}
+		if strings.Contains(out, "unconfined hookless") {
+			return
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	t.Error("no event")
+}
