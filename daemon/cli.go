@@ -84,6 +84,9 @@ func (r report) line() string {
 	if who == "" {
 		who = fmt.Sprintf("%.12s", r.Container)
 	}
+	if r.Verdict == verdictUnconfined {
+		return fmt.Sprintf("%s %s %s[%d]: it should have policies and has none (%s)", r.Time.Local().Format(time.TimeOnly), r.Verdict, who, r.PID, strings.TrimSuffix(r.Reason+": "+r.Rule, ": "))
+	}
 	exe := r.Executable
 	if exe == "" {
 		exe = "(exec into the container)"

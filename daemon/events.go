@@ -32,7 +32,7 @@ type report struct {
 	Path       string    `json:"path"`
 	PathBytes  []byte    `json:"pathBytes,omitempty"` // base64, if the path is not UTF-8
 	Partial    bool      `json:"partial,omitempty"`   // the beginning of the path is missing
-	Verdict    string    `json:"verdict"`             // denied, audit (allowed, but an audit policy denies)
+	Verdict    string    `json:"verdict"`             // denied, audit (allowed, but an audit policy denies), unconfined (unconfined.go)
 	Reason     string    `json:"reason"`
 	Policy     string    `json:"policy,omitempty"`
 	Rule       string    `json:"rule,omitempty"` // effect and place: "only /etc/…/pg.yaml:4:9"

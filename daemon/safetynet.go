@@ -151,7 +151,7 @@ func (s *safetyNet) judge(id string, pid int, dir string) {
 		}
 	}
 	s.reported[fmt.Sprintf("%s %d", id, pid)] = true
-	s.report(report{Time: time.Now().UTC(), Container: id, Name: a.Container, PID: pid, Op: "start", Verdict: "unconfined", Reason: "no-hook"})
+	s.report(report{Time: time.Now().UTC(), Container: id, Name: a.Container, PID: pid, Op: "start", Verdict: verdictUnconfined, Reason: "no-hook"})
 }
 
 // boundNamespaces is the namespaces that have a policy.

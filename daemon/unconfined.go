@@ -15,6 +15,11 @@ import (
 	"github.com/dunnage-project/dunnage/hook/wire"
 )
 
+// verdictUnconfined is the verdict of an event that a container runs which should
+// have policies and has none. Reason fail-open: as the configuration says;
+// no-hook: its runtime ran none.
+const verdictUnconfined = "unconfined"
+
 // reportUnconfined reports the containers of the fail-open list that started
 // while the daemon could not be reached: at once when it starts, and later for
 // those that came while it did not answer. What a daemon has reported, the next
@@ -55,7 +60,7 @@ func (d *daemon) takeUnconfined(path string) error {
 		if u.Namespace != "" {
 			name = u.Namespace + "/" + u.Name
 		}
-		d.unconfined(report{Time: u.Time, Container: u.ID, Name: name, PID: u.PID, Verdict: "unconfined", Reason: "fail-open", Op: "start", Rule: u.Why})
+		d.unconfined(report{Time: u.Time, Container: u.ID, Name: name, PID: u.PID, Verdict: verdictUnconfined, Reason: "fail-open", Op: "start", Rule: u.Why})
 	}
 	return os.Remove(taken)
 }
