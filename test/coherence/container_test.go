@@ -34,6 +34,14 @@ type container struct {
 
 // makeHost makes the file systems that the containers' trees are on.
 func makeHost() error {
+	// A journal of its own: without one ext4 does not give an inode's number out
+	// again for a minute.
+	root := hostRoot + ".image"
+	script := "mkdir -p " + hostRoot + " && modprobe loop && modprobe btrfs && truncate -s 128M " + root +
+		" && mkfs.ext4 -q " + root + " && mount -o loop " + root + " " + hostRoot
+	if out, err := exec.Command("sh", "-c", script).CombinedOutput(); err != nil {
+		return fmt.Errorf("making an ext4: %w: %s", err, out)
+	}
 	for _, dir := range []string{"bin", "w", "t", "o", "b", "proc", "scratch", "pivot"} {
 		if err := os.MkdirAll(filepath.Join(hostRoot, dir), 0o755); err != nil {
 			return err
@@ -47,8 +55,8 @@ func makeHost() error {
 		return err
 	}
 	image := filepath.Dir(hostRoot) + "/btrfs.image"
-	script := "truncate -s 256M " + image + " && mkfs.btrfs -q -f " + image + " && mkdir -p " + hostBtrfs +
-		" && modprobe loop && modprobe btrfs && mount -o loop " + image + " " + hostBtrfs
+	script = "truncate -s 256M " + image + " && mkfs.btrfs -q -f " + image + " && mkdir -p " + hostBtrfs +
+		" && mount -o loop " + image + " " + hostBtrfs
 	if out, err := exec.Command("sh", "-c", script).CombinedOutput(); err != nil {
 		return fmt.Errorf("making a btrfs: %w: %s", err, out)
 	}

@@ -79,6 +79,8 @@ func (h *hand) change(o op) error {
 		return nil
 	case "clear":
 		return os.RemoveAll(a)
+	case "reuse":
+		return reuse(a, b)
 	case "rename":
 		return unix.Rename(a, b)
 	case "exchange":
@@ -121,7 +123,7 @@ func (h *hand) change(o op) error {
 }
 
 // moving are the verbs that may change where mounts are.
-var moving = map[string]bool{"rename": true, "exchange": true, "rmdir": true, "clear": true, "bind": true, "move": true, "tmpfs": true,
+var moving = map[string]bool{"rename": true, "exchange": true, "rmdir": true, "clear": true, "reuse": true, "bind": true, "move": true, "tmpfs": true,
 	"overlay": true, "umount": true, "calm": true, "unshare": true, "pivot": true, "unsnapshot": true}
 
 func closing(fd int, err error) error {
@@ -163,6 +165,27 @@ func (h *hand) overlay(lower, at string) error {
 		}
 	}
 	return unix.Mount("overlay", at, "overlay", 0, fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%s/work", lower, layers, layers))
+}
+
+// reuse removes a directory and makes another one, which is to get its inode's
+// number and memory: that is freed after a grace period, and given out first.
+func reuse(from, to string) error {
+	for _, name := range []string{"/x", "/y"} {
+		_ = unix.Unlink(from + name)
+	}
+	if err := unix.Rmdir(from); err != nil {
+		return err
+	}
+	for range 2 { // membarrier(MEMBARRIER_CMD_GLOBAL) waits for a grace period
+		if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, 1, 0, 0); errno != 0 {
+			return errno
+		}
+	}
+	if err := unix.Mkdir(to, 0o755); err != nil {
+		return err
+	}
+	_ = unix.Mknod(to+"/x", unix.S_IFREG|0o644, 0)
+	return unix.Mknod(to+"/y", unix.S_IFREG|0o644, 0)
 }
 
 // calm takes away what programs have mounted, so that mounts do not pile up.

@@ -34,7 +34,7 @@ func parseOp(line string) (op, error) {
 // needs is how many arguments each verb takes.
 var needs = map[string]int{
 	"mkdir": 1, "mk": 1, "write": 1, "unlink": 1, "rmdir": 1, "chmod": 1, "plant": 1, "deep": 1, "clear": 1,
-	"rename": 2, "exchange": 2, "link": 2, "symlink": 2,
+	"rename": 2, "exchange": 2, "reuse": 2, "link": 2, "symlink": 2,
 	"bind": 2, "move": 2, "tmpfs": 1, "overlay": 2, "umount": 1, "calm": 0, "unshare": 0, "pivot": 0,
 	"hold": 2, "chdir": 1, "read": 2, "modify": 2, "drop": 0, "snapshot": 2, "unsnapshot": 1, "reload": 1,
 }
@@ -110,6 +110,14 @@ func below(r *rand.Rand, top string) string {
 	return dirPath(r, top) + "/" + pick(r, []string{"a", "b"})
 }
 
+// leaf is a directory whose parent is there at most times.
+func leaf(r *rand.Rand, top string) string {
+	for range 2 {
+		top += "/" + pick(r, []string{"a", "b"})
+	}
+	return top
+}
+
 // A program leaves kinds of changes out, at random: each invalidates the cache
 // in its own way and would hide that another one does not.
 type taste struct{ renames, mounts, removals, reloads, unshared bool }
@@ -181,7 +189,17 @@ func generate(seed uint64, n, policies int) program {
 				add(pick(r, []byte{'h', 'x'}), "plant", dirPath(r, top))
 			}
 		case 8:
-			if t.removals {
+			if t.removals && r.IntN(2) == 0 {
+				from, to := leaf(r, top), leaf(r, top)
+				add('h', "clear", to)
+				add('h', "clear", from)
+				add('h', "mkdir", from)
+				add('h', "mk", from+"/x")
+				add(confined(), "read", "abs", from+"/x")
+				add('h', "reuse", from, to)
+				add(confined(), "read", "abs", to+"/x")
+				add(confined(), "modify", "abs", to+"/y")
+			} else if t.removals {
 				add(anyone(), "rmdir", below(r, top))
 				add(anyone(), "mkdir", below(r, top))
 			}
