@@ -21,6 +21,9 @@ func (e *Engine) eachRow() iter.Seq[int] {
 	}
 }
 
+// ContainerRows is how many instances the kernel part can hold at a time.
+func (e *Engine) ContainerRows() int { return e.rowsEnd() / rowBytes }
+
 func (e *Engine) rowsEnd() int { return int(e.coll.Maps[kernelMapContainers].MaxEntries()) * rowBytes }
 
 func (e *Engine) rowOf(i Instance) (int, bool) {

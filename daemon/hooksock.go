@@ -50,6 +50,7 @@ func listenHook(path string) (int, error) {
 // serveHook answers hooks until ctx is done.
 func (r *registry) serveHook(ctx context.Context, listener int) {
 	slots := make(chan struct{}, maxConnections)
+	var from callers
 	for ctx.Err() == nil {
 		fds := []unix.PollFd{{Fd: int32(listener), Events: unix.POLLIN}}
 		if n, err := unix.Poll(fds, 500); n <= 0 && (err == nil || errors.Is(err, unix.EINTR)) {
@@ -62,19 +63,21 @@ func (r *registry) serveHook(ctx context.Context, listener int) {
 			time.Sleep(10 * time.Millisecond) // out of descriptors, perhaps: let others finish
 			continue
 		}
+		cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+		if err != nil || !from.admit(cred.Uid) {
+			unix.Close(fd) // its hook sees that, and its container does not start
+			<-slots
+			continue
+		}
 		go func() {
-			defer func() { unix.Close(fd); <-slots }()
-			r.serveOne(fd)
+			defer func() { unix.Close(fd); from.leave(cred.Uid); <-slots }()
+			r.serveOne(fd, cred)
 		}()
 	}
 }
 
-func (r *registry) serveOne(fd int) {
+func (r *registry) serveOne(fd int, cred *unix.Ucred) {
 	if err := wire.SetDeadline(fd, connectionTime); err != nil {
-		return
-	}
-	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
-	if err != nil {
 		return
 	}
 	data, fds, err := wire.Receive(fd)

@@ -28,6 +28,7 @@ type kernel interface {
 	Label(bpf.Instance) (int, error)
 	Tasks() (map[bpf.Instance]int, error)
 	Counts(bpf.Instance) (bpf.Counts, error)
+	ContainerRows() int
 	CacheOff() string
 	CacheEntries() int
 	CacheCounts(bpf.Instance) (bpf.CacheCounts, error)
@@ -178,7 +179,11 @@ func (r *registry) bind(q bindRequest) (*container, error) {
 			return nil, refuse(wire.BadNamespace, "the mount namespace belongs to container %s already: containers that share one can't have policies of their own", c.ID)
 		}
 	}
+	err := r.mayHold(q.UID)
 	r.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
 
 	layers, err := r.layersFor(set, conf, q.asked)
 	if err != nil {
@@ -199,6 +204,10 @@ func (r *registry) bind(q bindRequest) (*container, error) {
 		Started: time.Now().UTC(), table: table, state: q.state, pidfd: q.pidfd}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if err := r.mayHold(q.UID); err != nil { // others may have started meanwhile
+		r.uninstall(table)
+		return nil, err
+	}
 	c.Instance, err = r.kernel.Bind(bpf.Binding{Namespace: q.namespace, Init: q.pid, Table: table, State: q.state})
 	if err != nil {
 		r.uninstall(table)

@@ -21,6 +21,7 @@ import (
 
 // fakeKernel holds what the real one would.
 type fakeKernel struct {
+	rows     int // 0: 4,096
 	next     uint64
 	tables   map[bpf.Table]int
 	digests  map[[32]byte]bpf.Table
@@ -92,8 +93,14 @@ func (k *fakeKernel) NamespaceID(fd int) (bpf.NamespaceID, error) {
 }
 func (k *fakeKernel) Label(bpf.Instance) (int, error)      { return 0, nil }
 func (k *fakeKernel) Tasks() (map[bpf.Instance]int, error) { return k.tasks, nil }
-func (k *fakeKernel) CacheOff() string                     { return "" }
-func (k *fakeKernel) CacheEntries() int                    { return 0 }
+func (k *fakeKernel) ContainerRows() int {
+	if k.rows > 0 {
+		return k.rows
+	}
+	return 4096
+}
+func (k *fakeKernel) CacheOff() string  { return "" }
+func (k *fakeKernel) CacheEntries() int { return 0 }
 func (k *fakeKernel) CacheCounts(bpf.Instance) (bpf.CacheCounts, error) {
 	return bpf.CacheCounts{}, nil
 }
