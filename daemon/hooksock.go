@@ -65,7 +65,8 @@ func (r *registry) serveHook(ctx context.Context, listener int) {
 		}
 		cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 		if err != nil || !from.admit(cred.Uid) {
-			unix.Close(fd) // its hook sees that, and its container does not start
+			_ = wire.Send(fd, wire.Reply{Version: wire.Version, Code: wire.Full, Message: "too many connections of users other than root: try again"})
+			unix.Close(fd)
 			<-slots
 			continue
 		}

@@ -1,11 +1,17 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
 	"testing"
+	"time"
 
-	"github.com/dunnage-project/dunnage/bpf"
+	"golang.org/x/sys/unix"
+
 	"github.com/dunnage-project/dunnage/hook/wire"
 )
 
@@ -70,6 +76,14 @@ func TestContainersAreBounded(t *testing.T) {
 	if err := start(0); err != nil {
 		t.Errorf("root's: %v", err)
 	}
+	// A restart does not forget whose they are.
+	f.registry = f.open(t)
+	if err := f.adopt(); err != nil {
+		t.Fatal(err)
+	}
+	if err := start(1000); !refused(err) {
+		t.Errorf("after a restart: %v", err)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, c := range f.containers {
@@ -83,4 +97,75 @@ func TestContainersAreBounded(t *testing.T) {
 	}
 }
 
-var _ kernel = (*bpf.Engine)(nil)
+// An idle user is refused more, and root is served meanwhile.
+func TestIdleUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to be another user")
+	}
+	f := newFixture(t)
+	dir, err := os.MkdirTemp("/tmp", "quota")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "hook.sock")
+	l, err := listenHook(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go f.serveHook(ctx, l)
+	dial := func() int {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+		if err == nil {
+			err = unix.Connect(fd, &unix.SockaddrUnix{Name: path})
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		return fd
+	}
+	const over = 10
+	idle := make(chan []int)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, 65534, 65534, 65534); errno != 0 {
+			t.Error(errno)
+		}
+		var fds []int
+		for range connectionsOfOne + over {
+			fds = append(fds, dial())
+		}
+		idle <- fds
+	}()
+	fds := <-idle
+	fd := dial()
+	defer unix.Close(fd)
+	start := time.Now()
+	if err := unix.Sendmsg(fd, []byte(`{"version":1,"op":"ended","id":"x","pid":0}`), nil, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	data, _, err := wire.Receive(fd)
+	var r wire.Reply
+	if err != nil || wire.Decode(data, &r) != nil || r.Code != wire.OK {
+		t.Errorf("root: %q, %v", data, err)
+	}
+	if took := time.Since(start); took > connectionTime/2 {
+		t.Errorf("root waited %v", took)
+	}
+	full := 0
+	for _, fd := range fds {
+		_ = wire.SetDeadline(fd, 50*time.Millisecond)
+		if data, _, err := wire.Receive(fd); err == nil && wire.Decode(data, &r) == nil && r.Code == wire.Full {
+			full++
+		}
+		unix.Close(fd)
+	}
+	if full != over {
+		t.Errorf("%d connections refused, want %d", full, over)
+	}
+}
