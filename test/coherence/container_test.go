@@ -36,9 +36,11 @@ type container struct {
 func makeHost() error {
 	// A journal of its own: without one ext4 does not give an inode's number out
 	// again for a minute.
-	root := hostRoot + ".image"
-	script := "mkdir -p " + hostRoot + " && modprobe loop && modprobe btrfs && truncate -s 128M " + root +
-		" && mkfs.ext4 -q " + root + " && mount -o loop " + root + " " + hostRoot
+	script := "cd " + hostDir + " && mkdir ext4 && modprobe loop && modprobe btrfs && truncate -s 128M ext4.image" +
+		" && mkfs.ext4 -q ext4.image && mount -o loop ext4.image ext4"
+	if err := os.MkdirAll(hostDir, 0o755); err != nil {
+		return err
+	}
 	if out, err := exec.Command("sh", "-c", script).CombinedOutput(); err != nil {
 		return fmt.Errorf("making an ext4: %w: %s", err, out)
 	}
@@ -54,7 +56,7 @@ func makeHost() error {
 	if err := os.WriteFile(hostRoot+"/bin/actor", self, 0o755); err != nil {
 		return err
 	}
-	image := filepath.Dir(hostRoot) + "/btrfs.image"
+	image := hostDir + "/btrfs.image"
 	script = "truncate -s 256M " + image + " && mkfs.btrfs -q -f " + image + " && mkdir -p " + hostBtrfs +
 		" && mount -o loop " + image + " " + hostBtrfs
 	if out, err := exec.Command("sh", "-c", script).CombinedOutput(); err != nil {

@@ -25,8 +25,9 @@ type hand struct {
 func newHand() *hand { return &hand{slots: [4]int{-1, -1, -1, -1}, moved: true} }
 
 const (
-	hostRoot  = "/var/lib/containers/coherence/root" // on ext4
-	hostBtrfs = "/var/lib/containers/coherence/btrfs"
+	hostDir   = "/var/lib/containers/coherence"
+	hostRoot  = hostDir + "/ext4/root" // not an ext4's own root, which is not cached below from 6.10 on
+	hostBtrfs = hostDir + "/btrfs"
 	scratch   = "/scratch" // in the container: what overlays need
 )
 
