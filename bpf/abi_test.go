@@ -44,7 +44,7 @@ func TestOffsets(t *testing.T) {
 		{"state", "seed", 20}, {"state", "glob", 24}, {"state", "glob_next", 28},
 		{"tally", "hit", 8 * tallyHit}, {"tally", "fill", 8 * tallyFill}, {"tally", "refused", 8 * tallyRefused},
 		{"tally", "stale", 8 * tallyStale}, {"tally", "evicted", 8 * tallyEvicted}, {"tally", "disagreed", 8 * tallyDisagreed},
-		{"edge", "next", 0}, {"edge", "len", 4}, {"edge", "more", 8}, {"edge", "name", 16},
+		{"state", "other_out", 32}, {"edge", "out", 12}, {"edge", "next", 0}, {"edge", "len", 4}, {"edge", "more", 8}, {"edge", "name", 16},
 		{"glob", "bytes", 0}, {"glob", "next", 4}, {"glob", "accept", 8}, {"glob", "classes", 12}, {"glob", "dead", 16},
 	} {
 		if got := at(c.record, c.member); got != c.want {

@@ -129,12 +129,13 @@ func (l *layout) dfa(d *policy.DFA, outs []uint32) uint32 {
 		var flags uint32
 		put32(l.cell(at), 4, outs[st.Out])
 		put32(l.cell(at), 8, first+uint32(st.Default))
+		put32(l.cell(at), 32, outs[d.States[st.Default].Out])
 		if st.Final {
 			flags |= stateFinal
 		}
 		if len(st.Edges) > 0 {
 			flags |= stateEdges
-			slots, mask, seed, home := l.edges(st.Edges, first)
+			slots, mask, seed, home := l.edges(st.Edges, first, func(state policy.StateID) uint32 { return outs[d.States[state].Out] })
 			if home {
 				flags |= stateHome
 			}
@@ -163,7 +164,7 @@ const homeMax = 64
 
 // edges lays the slots of a state's literal names: open addressing, no name
 // farther than probeMax-1 from its place; home says that all are at theirs.
-func (l *layout) edges(edges []policy.Edge, first uint32) (slots, mask, seed uint32, home bool) {
+func (l *layout) edges(edges []policy.Edge, first uint32, out func(policy.StateID) uint32) (slots, mask, seed uint32, home bool) {
 	size := 1
 	for size < 2*len(edges) && len(edges) > 1 {
 		size *= 2
@@ -172,7 +173,7 @@ func (l *layout) edges(edges []policy.Edge, first uint32) (slots, mask, seed uin
 		slots := l.take(size)
 		home := true
 		for i, slot := range place {
-			l.edge(slots+slot, edges[i].Name, first+uint32(edges[i].Next))
+			l.edge(slots+slot, edges[i].Name, first+uint32(edges[i].Next), out(edges[i].Next))
 			home = home && slot == uint32(hashName(edges[i].Name, seed)>>32)&uint32(size-1)
 		}
 		return slots, uint32(size - 1), seed, home
@@ -217,7 +218,7 @@ func placeEdges(edges []policy.Edge, size int, seed uint32, far int) ([]uint32, 
 	return place, true
 }
 
-func (l *layout) edge(at uint32, name string, next uint32) {
+func (l *layout) edge(at uint32, name string, next, out uint32) {
 	words := nameWords(name)
 	var more uint32
 	if len(words) > edgeWords {
@@ -227,6 +228,7 @@ func (l *layout) edge(at uint32, name string, next uint32) {
 	put32(c, 0, next)
 	binary.LittleEndian.PutUint16(c[4:], uint16(len(name)))
 	put32(c, 8, more)
+	put32(c, 12, out)
 	for i, w := range words[:min(len(words), edgeWords)] {
 		binary.LittleEndian.PutUint64(c[16+8*i:], w)
 	}

@@ -109,7 +109,8 @@ struct state {
 	u32 seed;	/* of the hash */
 	u32 glob;	/* cell of the byte automaton */
 	u32 glob_next;	/* first cell of its targets, one u32 per class */
-	u32 pad[8];
+	u32 other_out;	/* `out` of the state that `other` is */
+	u32 pad[7];
 };
 #define S_FINAL 1 /* every suffix has this out */
 #define S_EDGES 2
@@ -123,7 +124,7 @@ struct edge {
 	u16 len;
 	u16 pad;
 	u32 more;
-	u32 pad2;
+	u32 out; /* of the state that `next` is */
 	u64 name[EDGE_WORDS];
 };
 

@@ -63,10 +63,15 @@ static __always_inline void count_hit(struct label *l)
 
 /* What moves with changes of the namespace at `ns`, a PEEK, or of directories
  * anywhere. */
+static __always_inline u64 moves_by(u64 event)
+{
+	return (BROKEN(M_NO_MOUNT_EVENT) ? 0 : event) +
+	       (BROKEN(M_NO_RENAME_EPOCH) ? 0 : ONCE(epochs.renames));
+}
+
 static __always_inline u64 moves(u64 ns)
 {
-	return (BROKEN(M_NO_MOUNT_EVENT) ? 0 : THROUGH(ns, struct mnt_namespace, event)) +
-	       (BROKEN(M_NO_RENAME_EPOCH) ? 0 : ONCE(epochs.renames));
+	return moves_by(THROUGH(ns, struct mnt_namespace, event));
 }
 
 static __always_inline u64 freed(u64 ino)
@@ -90,13 +95,13 @@ struct place {
 };
 
 /* Looks a directory up: its entry's state, IS_FINAL with it, or 0; *out is the
- * row there. */
-static __always_inline u32 look(struct label *l, const struct place *p, u32 *out)
+ * row there. `stamp` is moves() now. */
+static __always_inline u32 look(struct label *l, const struct place *p, u64 stamp, u32 *out)
 {
 	struct set *set = set_of(p->ino, p->mount);
-	u64 stamp = moves(p->ns) + freed(p->ino);
 	u32 w, seq, state;
 
+	stamp += freed(p->ino);
 	for (w = 0; w < WAYS; w++) {
 		struct entry *e = &set->way[w];
 
@@ -126,7 +131,7 @@ __noinline u32 cached_root(struct label *l)
 	p.ns = PEEK(p.mount, struct mount, mnt_ns);
 	p.id = namespace_id(p.ns);
 	p.ino = GET64(GET64(l->s.dentry, struct dentry, d_inode), struct inode, i_ino);
-	state = look(l, &p, &out);
+	state = look(l, &p, moves(p.ns), &out);
 	l->s.state = state & ~IS_FINAL;
 	return state ? out : 0;
 }
@@ -134,27 +139,34 @@ __noinline u32 cached_root(struct label *l)
 /* The sequence of a dentry's moves: odd while its name and parent change. */
 static __always_inline u32 dentry_sequence(u64 dentry)
 {
-	return PEEK(dentry, struct dentry, d_seq.seqcount.sequence);
+	return THROUGH(dentry, struct dentry, d_seq.seqcount.sequence);
 }
 
+/* Instead of a row: overlayfs at work on a layer, below a path that was judged. */
+#define OF_LAYER (~0u)
+
 /* Where the path aimed at leads, into l->s.state, if the cache knows. Returns
- * the row there, or 0. The label's table is in force. */
-static __always_inline u32 cached(struct label *l, u64 mnt, u64 dentry)
+ * the row there, OF_LAYER, or 0. The label's table is in force. `fast`: see
+ * FAST_THROUGH. */
+static __always_inline u32 cached(struct label *l, u64 mnt, u64 dentry, const bool fast)
 {
+#define LOOK(at, type, field) (fast ? FAST_THROUGH(at, type, field) : THROUGH(at, type, field))
 	struct place p = { .mount = ONCE(l->s.mnt) };
 	struct state *st;
 	u32 state, seq, out = 0;
 	u64 dir;
 
-	p.ns = PEEK(mnt, struct mount, mnt_ns);
-	p.id = NAMESPACE_ID(p.ns, THROUGH);
+	p.ns = fast ? FAST_PEEK(mnt, struct mount, mnt_ns) : PEEK(mnt, struct mount, mnt_ns);
+	if (p.ns == MNT_NS_INTERNAL)
+		return layer_mount(l->s.mnt) ? OF_LAYER : 0;
+	p.id = NAMESPACE_ID(p.ns, LOOK);
 	if (!own_namespace(p.ns, p.id, l->ns))
 		return 0;
-	dir = THROUGH(dentry, struct dentry, d_parent);
-	p.inode = THROUGH(dir, struct dentry, d_inode);
-	p.ino = THROUGH(p.inode, struct inode, i_ino);
+	dir = LOOK(dentry, struct dentry, d_parent);
+	p.inode = LOOK(dir, struct dentry, d_inode);
+	p.ino = LOOK(p.inode, struct inode, i_ino);
 	p.inode = inode_key(p.inode, p.ino);
-	state = dir == dentry ? 0 : look(l, &p, &out);
+	state = dir == dentry ? 0 : look(l, &p, moves_by(LOOK(p.ns, struct mnt_namespace, event)), &out);
 	if (!state) /* a mount's root has a parent elsewhere, or none */
 		return dentry == PEEK(mnt, struct mount, mnt.mnt_root) ? cached_root(l) : 0;
 	if (state & IS_FINAL) {
@@ -163,20 +175,18 @@ static __always_inline u32 cached(struct label *l, u64 mnt, u64 dentry)
 	}
 	/* The last name and its parent belong together only while the dentry does
 	 * not move. */
-	seq = dentry_sequence(dentry);
-	if (!BROKEN(M_NO_DSEQ) && (seq & 1 || PEEK(dentry, struct dentry, d_parent) != dir))
+	seq = LOOK(dentry, struct dentry, d_seq.seqcount.sequence);
+	if (!BROKEN(M_NO_DSEQ) && (seq & 1 || LOOK(dentry, struct dentry, d_parent) != dir))
 		return 0;
 	st = (struct state *)cell_at(state);
 	if (!st)
 		return 0;
-	state = step_by(&l->s, state, st, dentry);
-	if (!BROKEN(M_NO_DSEQ) && dentry_sequence(dentry) != seq)
-		return 0;
-	st = (struct state *)cell_at(state);
-	if (!st)
+	state = step_by(&l->s, state, st, dentry, &out, fast);
+	if (!BROKEN(M_NO_DSEQ) && (u32)LOOK(dentry, struct dentry, d_seq.seqcount.sequence) != seq)
 		return 0;
 	l->s.state = state;
-	return st->out;
+	return out;
+#undef LOOK
 }
 
 /* A level of storable(): the directory above s->walk[i]. */

@@ -184,7 +184,7 @@ static __always_inline bool agrees(struct label *l, u64 mnt, u64 dentry, u32 row
 	u64 ns = PEEK(mnt, struct mount, mnt_ns), before = moves(ns);
 	u32 state = l->s.state, seq = dentry_sequence(dentry);
 
-	if (cached(l, mnt, dentry) != row || l->s.state != state)
+	if (cached(l, mnt, dentry, false) != row || l->s.state != state)
 		return false; /* the entry is not the same any more */
 	if (walk_agrees(l, state))
 		return true;
@@ -196,17 +196,17 @@ static __always_inline bool agrees(struct label *l, u64 mnt, u64 dentry, u32 row
 }
 
 /*
- * The hit path: the row of a path, if the label's table is in force (and its
- * first exec over) and the cache knows where the path leads; else 0.
+ * The hit path: what cached() says of a path, if the label's table is in force
+ * (and its first exec over); else 0.
  */
-static __always_inline u32 quick_row(struct label *l, u64 mnt, u64 dentry)
+static __always_inline u32 quick_row(struct label *l, u64 mnt, u64 dentry, const bool fast)
 {
 	u32 row;
 
 	if (l->reloads != ONCE(reloads))
 		return 0;
-	row = cached(l, mnt, dentry);
-	if (cache_check && row && !agrees(l, mnt, dentry, row))
+	row = cached(l, mnt, dentry, fast);
+	if (cache_check && row && row != OF_LAYER && !agrees(l, mnt, dentry, row))
 		return 0;
 	return row;
 }
@@ -216,7 +216,7 @@ __noinline u32 known_row(struct label *l)
 {
 	if (!l)
 		return 0;
-	return quick_row(l, TYPED(struct mount, l->s.mnt), TYPED(struct dentry, l->s.dentry));
+	return quick_row(l, TYPED(struct mount, l->s.mnt), TYPED(struct dentry, l->s.dentry), false);
 }
 
 /* What decide() says of a path, sooner if it can be. */
@@ -227,7 +227,7 @@ static __always_inline int on_path(struct label *l, u32 op, u32 access, const st
 
 	aim(&l->s, mnt, dentry);
 	row = known_row(l);
-	if (row && remembers(l, row, access))
+	if (row == OF_LAYER || (row && remembers(l, row, access)))
 		return 0;
 	return ANSWER(decide(l, op, access, row), EACCES);
 }

@@ -37,8 +37,8 @@ int BPF_PROG(file_open, struct file *file, int ret)
 	dentry = (u64)file->f_path.dentry;
 	aim(&l->s, file->f_path.mnt, file->f_path.dentry);
 	access = open_access(flags);
-	row = HAVE_CAST ? quick_row(l, mnt, dentry) : known_row(l); /* where reads are calls, one more is little */
-	if (row && remembers(l, row, access))
+	row = HAVE_CAST ? quick_row(l, mnt, dentry, true) : known_row(l); /* where reads are calls, one more is little */
+	if (row == OF_LAYER || (row && remembers(l, row, access)))
 		return 0;
 	if (!l->instance || (l->pending && (!(flags & FMODE_EXEC_FLAG) || !in_exec())))
 		return 0;

@@ -50,6 +50,10 @@ static __always_inline u32 load32(u64 at)
  * what a PEEK gave. */
 #define THROUGH(at, type, field) (HAVE_CAST ? (u64)((type *)(at))->field : probe64((at) + OFFSET(type, field)))
 
+/* The same on a path that only kernels with the cast come to. */
+#define FAST_THROUGH(at, type, field) ((u64)((type *)(at))->field)
+#define FAST_PEEK(at, type, field) ((u64)AS(type, at)->field)
+
 /* An address, for THROUGH. */
 #define TYPED(type, at) (HAVE_CAST ? (u64)AS(type, at) : (u64)(at))
 

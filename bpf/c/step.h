@@ -180,20 +180,24 @@ static __always_inline u32 name_length(u64 dentry)
 	return THROUGH(dentry, struct dentry, d_name.hash_len) >> 32;
 }
 
-/* step() by the name of a dentry from cell `from`, where st is. Nearly every
- * name is found here without a call: up to 16 bytes, and literal. */
-static __always_inline u32 step_by(struct scratch *s, u32 from, const struct state *st, u64 dentry)
+/*
+ * step() by the name of a dentry from cell `from`, where st is. Nearly every
+ * name is found here without a call: up to 16 bytes, and literal. *out is the
+ * `out` of the state returned. `fast`: see FAST_THROUGH.
+ */
+static __always_inline u32 step_by(struct scratch *s, u32 from, const struct state *st, u64 dentry, u32 *out, const bool fast)
 {
 	u64 at, h, first, second = 0;
 	u32 len, flags = st->flags;
+	const struct state *next;
 	const struct edge *e;
 
 	if (!(flags & (S_EDGES | S_GLOB)))
-		return st->other;
-	len = name_length(dentry);
-	at = THROUGH(dentry, struct dentry, d_name.name);
+		goto other;
+	len = fast ? FAST_THROUGH(dentry, struct dentry, d_name.hash_len) >> 32 : name_length(dentry);
+	at = fast ? FAST_THROUGH(dentry, struct dentry, d_name.name) : THROUGH(dentry, struct dentry, d_name.name);
 	if (flags & S_EDGES && len - 1 < 16) {
-		first = load64(at);
+		first = fast ? FAST_PEEK(at, struct timespec64, tv_sec) : load64(at);
 		if (len < 8)
 			first = first_bytes(first, len);
 		h = hash_word(st->seed, first);
@@ -204,12 +208,20 @@ static __always_inline u32 step_by(struct scratch *s, u32 from, const struct sta
 			h = hash_word(h, second);
 		}
 		e = (const struct edge *)cell_at(st->edges + ((u32)(h >> 32) & st->edge_mask));
-		if (e && e->len == len && e->name[0] == first && e->name[1] == second)
+		if (e && e->len == len && e->name[0] == first && e->name[1] == second) {
+			*out = e->out;
 			return e->next;
+		}
 		if (e && (!e->len || flags & S_HOME) && !(flags & S_GLOB))
-			return st->other;
+			goto other;
 	}
 	s->name_at = at;
 	s->name_len = len;
-	return step(s, from);
+	from = step(s, from);
+	next = (const struct state *)cell_at(from);
+	*out = next ? next->out : 0;
+	return next ? from : 0;
+other:
+	*out = st->other_out;
+	return st->other;
 }

@@ -154,6 +154,7 @@ static __always_inline u32 down(struct scratch *s, u32 at, u32 state)
 {
 	struct state *st;
 	u64 dentry;
+	u32 out;
 
 	asm volatile("" : "+r"(at)); /* the bound is on what indexes */
 	if (at >= WALK_MAX)
@@ -174,7 +175,7 @@ static __always_inline u32 down(struct scratch *s, u32 at, u32 state)
 		s->result = R_INEXACT;
 		return 0;
 	}
-	return step_by(s, state, st, dentry);
+	return step_by(s, state, st, dentry, &out, false);
 }
 
 static long descend_one(u32 i, struct round *r)
