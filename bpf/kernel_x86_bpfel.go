@@ -32,12 +32,15 @@ const (
 	kernelProgBprmCreds     = "bprm_creds"
 	kernelProgCountFree     = "count_free"
 	kernelProgCountRename   = "count_rename"
+	kernelProgFileIoctl     = "file_ioctl"
 	kernelProgFileMprotect  = "file_mprotect"
 	kernelProgFileOpen      = "file_open"
 	kernelProgFileReceive   = "file_receive"
+	kernelProgFileSetattr   = "file_setattr"
 	kernelProgFileTruncate  = "file_truncate"
 	kernelProgFindNamespace = "find_namespace"
 	kernelProgGuardBpf      = "guard_bpf"
+	kernelProgIoctlCompat   = "ioctl_compat"
 	kernelProgLabelTasks    = "label_tasks"
 	kernelProgListTasks     = "list_tasks"
 	kernelProgMarkPrograms  = "mark_programs"
@@ -122,12 +125,15 @@ type kernelProgramSpecs struct {
 	BprmCreds     *ebpf.ProgramSpec `ebpf:"bprm_creds"`
 	CountFree     *ebpf.ProgramSpec `ebpf:"count_free"`
 	CountRename   *ebpf.ProgramSpec `ebpf:"count_rename"`
+	FileIoctl     *ebpf.ProgramSpec `ebpf:"file_ioctl"`
 	FileMprotect  *ebpf.ProgramSpec `ebpf:"file_mprotect"`
 	FileOpen      *ebpf.ProgramSpec `ebpf:"file_open"`
 	FileReceive   *ebpf.ProgramSpec `ebpf:"file_receive"`
+	FileSetattr   *ebpf.ProgramSpec `ebpf:"file_setattr"`
 	FileTruncate  *ebpf.ProgramSpec `ebpf:"file_truncate"`
 	FindNamespace *ebpf.ProgramSpec `ebpf:"find_namespace"`
 	GuardBpf      *ebpf.ProgramSpec `ebpf:"guard_bpf"`
+	IoctlCompat   *ebpf.ProgramSpec `ebpf:"ioctl_compat"`
 	LabelTasks    *ebpf.ProgramSpec `ebpf:"label_tasks"`
 	ListTasks     *ebpf.ProgramSpec `ebpf:"list_tasks"`
 	MarkPrograms  *ebpf.ProgramSpec `ebpf:"mark_programs"`
@@ -259,12 +265,15 @@ type kernelPrograms struct {
 	BprmCreds     *ebpf.Program `ebpf:"bprm_creds"`
 	CountFree     *ebpf.Program `ebpf:"count_free"`
 	CountRename   *ebpf.Program `ebpf:"count_rename"`
+	FileIoctl     *ebpf.Program `ebpf:"file_ioctl"`
 	FileMprotect  *ebpf.Program `ebpf:"file_mprotect"`
 	FileOpen      *ebpf.Program `ebpf:"file_open"`
 	FileReceive   *ebpf.Program `ebpf:"file_receive"`
+	FileSetattr   *ebpf.Program `ebpf:"file_setattr"`
 	FileTruncate  *ebpf.Program `ebpf:"file_truncate"`
 	FindNamespace *ebpf.Program `ebpf:"find_namespace"`
 	GuardBpf      *ebpf.Program `ebpf:"guard_bpf"`
+	IoctlCompat   *ebpf.Program `ebpf:"ioctl_compat"`
 	LabelTasks    *ebpf.Program `ebpf:"label_tasks"`
 	ListTasks     *ebpf.Program `ebpf:"list_tasks"`
 	MarkPrograms  *ebpf.Program `ebpf:"mark_programs"`
@@ -302,12 +311,15 @@ func (p *kernelPrograms) Close() error {
 		p.BprmCreds,
 		p.CountFree,
 		p.CountRename,
+		p.FileIoctl,
 		p.FileMprotect,
 		p.FileOpen,
 		p.FileReceive,
+		p.FileSetattr,
 		p.FileTruncate,
 		p.FindNamespace,
 		p.GuardBpf,
+		p.IoctlCompat,
 		p.LabelTasks,
 		p.ListTasks,
 		p.MarkPrograms,

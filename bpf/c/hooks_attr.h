@@ -163,3 +163,84 @@ int BPF_PROG(setattr, void *idmap, struct dentry *dentry, struct iattr *attr)
 {
 	return on_times(dentry, attr);
 }
+
+/* From 6.17, for file_setattr(2) and the ioctls below. */
+SEC("lsm/inode_file_setattr")
+int BPF_PROG(file_setattr, struct dentry *dentry)
+{
+	return on_attributes(OP_SETATTR, dentry);
+}
+
+#define IOC_NR(cmd) ((cmd) & 0xff)
+#define IOC_TYPE(cmd) (((cmd) >> 8) & 0xff)
+#define IOC(type, nr) ((type) << 8 | (nr))
+
+/* Requests that change attributes, of a descriptor opened for anything. */
+static __always_inline bool sets_attributes(u32 cmd)
+{
+	u32 what = cmd & 0xffff;
+
+	return what == IOC('f', 2)	/* FS_IOC_SETFLAGS */
+	       || what == IOC('X', 32)	/* FS_IOC_FSSETXATTR */
+	       || what == IOC('f', 133); /* FS_IOC_ENABLE_VERITY: unchangeable from then on */
+}
+
+/* Requests by which btrfs gives files new paths, takes paths away, or reads
+ * what lies at any: include/uapi/linux/btrfs.h. */
+static __always_inline bool moves_subvolumes(u32 cmd)
+{
+	switch (cmd & 0xffff) {
+	case IOC(0x94, 1):  /* SNAP_CREATE */
+	case IOC(0x94, 14): /* SUBVOL_CREATE */
+	case IOC(0x94, 15): /* SNAP_DESTROY */
+	case IOC(0x94, 17): /* TREE_SEARCH */
+	case IOC(0x94, 23): /* SNAP_CREATE_V2 */
+	case IOC(0x94, 24): /* SUBVOL_CREATE_V2 */
+	case IOC(0x94, 38): /* SEND */
+	case IOC(0x94, 63): /* SNAP_DESTROY_V2 */
+		return true;
+	}
+	return false;
+}
+
+static __always_inline int on_ioctl(struct file *file, u32 cmd)
+{
+	struct label *l;
+	struct table *t;
+	u32 mode;
+	int denied;
+
+	if (!sets_attributes(cmd) && !moves_subvolumes(cmd))
+		return 0;
+	l = own_label();
+	if (!l)
+		return 0;
+	mode = file->f_inode->i_mode & S_IFMT;
+	if (mode != S_IFREG && mode != S_IFDIR)
+		return 0; /* a device's own requests */
+	if (sets_attributes(cmd))
+		return on_file(l, OP_SETATTR, A_ATTR, file);
+	if (file->f_inode->i_sb->s_magic != BTRFS_SUPER_MAGIC)
+		return 0;
+	t = table_of(l);
+	if (t && t->flags & T_MOUNTS)
+		return 0;
+	aim(&l->s, file->f_path.mnt, file->f_path.dentry);
+	climb(&l->s);
+	denied = !t || !(t->flags & T_MOUNTS_AUDIT);
+	report(l, how(t ? R_FROZEN : R_GONE, KIND_MODIFY, OP_MOUNT, denied));
+	return ANSWER(denied, EPERM);
+}
+
+SEC("lsm/file_ioctl")
+int BPF_PROG(file_ioctl, struct file *file, unsigned int cmd)
+{
+	return on_ioctl(file, cmd);
+}
+
+/* From 6.8; before, 32-bit requests come to file_ioctl. */
+SEC("lsm/file_ioctl_compat")
+int BPF_PROG(ioctl_compat, struct file *file, unsigned int cmd)
+{
+	return on_ioctl(file, cmd);
+}

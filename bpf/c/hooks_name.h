@@ -21,8 +21,37 @@
 ON_NEW_NAME(path_mkdir, OP_MKDIR, A_CREATE, umode_t mode)
 ON_NEW_NAME(path_mknod, OP_MKNOD, A_CREATE, umode_t mode, unsigned int dev)
 ON_NEW_NAME(path_symlink, OP_SYMLINK, A_CREATE, const char *target)
-ON_NEW_NAME(path_unlink, OP_UNLINK, A_DELETE)
-ON_NEW_NAME(path_rmdir, OP_RMDIR, A_DELETE)
+/* What is pinned in a bpf file system, the enforcement's own objects among it, is
+ * not a confined task's to take away, whatever path it has there. */
+static __always_inline int on_pinned(struct label *l, u32 op, const struct dentry *dentry)
+{
+	struct table *t;
+	bool denied;
+
+	if (dentry->d_sb->s_magic != BPF_FS_MAGIC)
+		return 0;
+	t = table_of(l);
+	denied = !t || t->flags & T_ENFORCE;
+	l->s.steps = 0;
+	report(l, how(R_GUARD, KIND_DELETE, op, denied));
+	return ANSWER(denied, EPERM);
+}
+
+#define ON_OLD_NAME(hook, number)                                                               \
+	SEC("lsm/" #hook)                                                                       \
+	int BPF_PROG(hook, struct path *dir, struct dentry *dentry, int ret)                    \
+	{                                                                                       \
+		struct label *l = own_label();                                                  \
+		int r;                                                                          \
+                                                                                                \
+		if (ret || !l)                                                                  \
+			return ret;                                                             \
+		r = on_pinned(l, number, dentry);                                               \
+		return r ? r : on_path(l, number, A_DELETE, dir->mnt, dentry);                  \
+	}
+
+ON_OLD_NAME(path_unlink, OP_UNLINK)
+ON_OLD_NAME(path_rmdir, OP_RMDIR)
 
 /* link(2) does not cross mounts: the old name is on the new one's mount. */
 SEC("lsm/path_link")
@@ -70,6 +99,9 @@ int BPF_PROG(path_rename, struct path *old_dir, struct dentry *old, struct path 
 
 	if (ret || !l)
 		return ret;
+	r = on_pinned(l, OP_RENAME, old);
+	if (r)
+		return r;
 	/* RENAME_WHITEOUT leaves a device under the old name. */
 	r = move_name(l, old_dir, old, new_dir, new, flags & RENAME_WHITEOUT ? A_DELETE | A_CREATE : A_DELETE);
 	if (r || !(flags & RENAME_EXCHANGE))

@@ -222,6 +222,7 @@ struct timespec64 {
 #define S_IFMT 0170000
 #define S_IFDIR 0040000
 #define S_IFREG 0100000
+#define BTRFS_SUPER_MAGIC 0x9123683e
 #define PROT_EXEC 4
 #define VM_EXEC 4
 #define PTRACE_MODE_ATTACH 2

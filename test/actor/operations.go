@@ -1,9 +1,11 @@
 package main
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -49,6 +51,30 @@ var operations = map[string]func(a []string) error{
 	"removexattr": func(a []string) error { return unix.Removexattr(a[0], "user.kept") },
 	"setacl":      func(a []string) error { return unix.Setxattr(a[0], "system.posix_acl_access", acl, 0) },
 	"removeacl":   func(a []string) error { return unix.Removexattr(a[0], "system.posix_acl_access") },
+	"chattr": func(a []string) error { // FS_IOC_SETFLAGS with "no dump", by a descriptor for reading
+		fd, err := unix.Open(a[0], unix.O_RDONLY, 0)
+		if err != nil {
+			return err
+		}
+		return unix.IoctlSetPointerInt(fd, unix.FS_IOC_SETFLAGS, 0x40)
+	},
+	"snapshot": func(a []string) error { // of the btrfs subvolume a[0], as a[1]/snap
+		from, err := unix.Open(a[0], unix.O_RDONLY|unix.O_DIRECTORY, 0)
+		if err != nil {
+			return err
+		}
+		to, err := unix.Open(a[1], unix.O_RDONLY|unix.O_DIRECTORY, 0)
+		if err != nil {
+			return err
+		}
+		var args [4096]byte // struct btrfs_ioctl_vol_args: descriptor, name
+		binary.LittleEndian.PutUint64(args[:], uint64(from))
+		copy(args[8:], "snap")
+		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(to), 0x50009401, uintptr(unsafe.Pointer(&args[0]))); errno != 0 {
+			return errno
+		}
+		return nil
+	},
 	"utimes": func(a []string) error {
 		return unix.UtimesNanoAt(unix.AT_FDCWD, a[0], []unix.Timespec{{Sec: 1}, {Sec: 1}}, 0)
 	},

@@ -98,6 +98,7 @@ func operations(t *testing.T, mount string) {
 		{"removexattr", []string{"@/file"}, "0|ENOTSUP|ENODATA", "EACCES|ENOTSUP"},
 		{"setacl", []string{"@/file"}, "0", "EACCES"},
 		{"removeacl", []string{"@/file"}, "0", "EACCES"},
+		{"chattr", []string{"@/file"}, "0|ENOTTY|EOPNOTSUPP|ENOTSUP", "EACCES"}, // tmpfs: from 6.6
 		{"utimes", []string{"@/file"}, "0", "EACCES"},
 		{"touch", []string{"@/file"}, "0", "EACCES"},
 		{"utimes-fd", []string{"@/file"}, "0", "EACCES"},
