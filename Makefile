@@ -3,6 +3,7 @@
 # make build      bin/dunnage, bin/dunnage-hook; bin/actor and bin/bench for tests
 # make test       every tier: unit, then the VM on 6.12 and 6.1
 # make test-unit  without root and VM, under a minute
+# make fuzz       every fuzz target for FUZZTIME (60s), and a table of what each did
 # make bench      count what an open costs, and workloads, beside other LSMs
 # make packages        bin/packages: the deb and the rpm
 # make test-packages   install, upgrade and remove the deb in the VM, under systemd

@@ -264,13 +264,3 @@ func TestTellLater(t *testing.T) {
 		t.Errorf("%s %v", data, err)
 	}
 }
-
-func FuzzState(f *testing.F) {
-	f.Add([]byte(`{"id":"a","pid":1,"annotations":{"io.dunnage.policy":"p"}}`))
-	f.Add([]byte(`{"id":1}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if s, err := parseState(data); err == nil && s.ID == "" {
-			t.Error("no id")
-		}
-	})
-}

@@ -193,21 +193,3 @@ func TestBomfatherRefuses(t *testing.T) {
 		}
 	}
 }
-
-func FuzzParse(f *testing.F) {
-	f.Add([]byte(postgres))
-	f.Add([]byte("policies: [{executable: \"filepath = /a\", can_access_dirs: [\"/x:read\"]}]"))
-	f.Add([]byte("apiVersion: dunnage.io/v1\nkind: PolicyTest\nspec: {policy: p, cases: [{path: /a, access: read, want: deny}]}"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		ps, diags := policy.ParseFile("fuzz.yaml", data)
-		if len(ps) > 0 && diags.Err() != nil {
-			t.Fatal("policies in spite of an error")
-		}
-		policy.ParseTests("fuzz.yaml", data)
-		for _, p := range ps {
-			if again, diags := policy.ParseFile("again.yaml", policy.Convert(p)); len(again) != 1 {
-				t.Fatalf("converted: %v\n%s", diags, policy.Convert(p))
-			}
-		}
-	})
-}

@@ -1,9 +1,11 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -124,5 +126,43 @@ func FuzzDecode(f *testing.F) {
 		if !reflect.DeepEqual(q, again) {
 			t.Errorf("%+v became %+v", q, again)
 		}
+	})
+}
+
+// Whatever a peer sends, with as many descriptors as it likes: Receive gives the
+// message as it was sent and at most four descriptors, or an error, and no
+// descriptor is left once the caller has closed what it was given.
+func FuzzReceive(f *testing.F) {
+	f.Add([]byte(`{"version":1}`), uint8(2))
+	f.Add([]byte("{"), uint8(5))
+	f.Add([]byte("x"), uint8(253))
+	f.Fuzz(func(t *testing.T, data []byte, n uint8) {
+		if len(data) > MaxMessage || len(data) == 0 || n > 253 { // SCM_MAX_FD; TestReceiveRefuses has the rest
+			return
+		}
+		a, b := pair(t)
+		var oob []byte
+		if n > 0 {
+			oob = unix.UnixRights(slices.Repeat([]int{a}, int(n))...)
+		}
+		if err := unix.Sendmsg(a, data, oob, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		got, fds, err := Receive(b)
+		for _, fd := range fds {
+			if unix.Close(fd) != nil {
+				t.Fatalf("descriptor %d is not open", fd)
+			}
+		}
+		if !bytes.Equal(got, data) || len(fds) > 4 || n <= 4 && (err != nil || len(fds) != int(n)) || n > 4 && err == nil {
+			t.Fatalf("%d bytes and %d descriptors sent, %d and %d received: %v", len(data), n, len(got), len(fds), err)
+		}
+		next, err := unix.Dup(b) // the lowest that is free
+		if err != nil || next > max(a, b)+40 {
+			t.Fatalf("descriptors are left: the next is %d: %v", next, err)
+		}
+		unix.Close(next)
+		unix.Close(a)
+		unix.Close(b)
 	})
 }
