@@ -2,12 +2,14 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 
@@ -29,6 +31,14 @@ var vmRuntimes = []string{"runsc", "runsc-sandbox", "qemu-system-x86_64", "cloud
 // over the socket belong together, that the namespace may be bound at all, and
 // that the caller may bind it. It returns the init's pid.
 func checkNamespace(pidfd, nsfd int, uid uint32) (pid int, err error) {
+	// By what the kernel calls them, before anything is done with them: an ioctl or
+	// a stat of a file of the caller's (FUSE) would be the caller's to answer.
+	if !isA(nsfd, "mnt:[") {
+		return 0, refuse(wire.BadRequest, "the second descriptor is not a mount namespace")
+	}
+	if !isA(pidfd, "anon_inode:[pidfd]", "pidfd:[") {
+		return 0, refuse(wire.BadRequest, "the first descriptor is not a pidfd")
+	}
 	kind, err := unix.IoctlRetInt(nsfd, nsGetNSType)
 	if err != nil || kind != unix.CLONE_NEWNS {
 		return 0, refuse(wire.BadRequest, "the second descriptor is not a mount namespace")
@@ -59,6 +69,78 @@ func checkNamespace(pidfd, nsfd int, uid uint32) (pid int, err error) {
 		return 0, refuse(wire.Refused, "user %d does not own the container's user namespace", uid)
 	}
 	return pid, nil
+}
+
+// isA reports whether the kernel's own name of a descriptor begins with one of
+// these. The names of files begin with a slash.
+func isA(fd int, names ...string) bool {
+	link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	return err == nil && slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(link, name) })
+}
+
+// checkCaller refuses who is in a container and has got hold of the socket: a
+// task in a mount namespace that has a policy, and root in a pid namespace other
+// than the daemon's, since a container's root is root by its uid, too. A runtime
+// and its hook are in neither.
+func (r *registry) checkCaller(conn int, cred *unix.Ucred) error {
+	pidfd, err := unix.GetsockoptInt(conn, unix.SOL_SOCKET, soPeerPidfd)
+	if err != nil { // before 6.5; there a caller that has ended may be taken for another
+		if pidfd, err = unix.PidfdOpen(int(cred.Pid), 0); err != nil {
+			return refuse(wire.Refused, "the caller, pid %d, has ended or is out of sight: %v", cred.Pid, err)
+		}
+	}
+	defer closeFD(pidfd)
+	var own, its unix.Stat_t
+	if err := errors.Join(unix.Stat("/proc/self/ns/pid", &own), unix.Stat(fmt.Sprintf("/proc/%d/ns/pid", cred.Pid), &its)); err != nil {
+		return refuse(wire.Refused, "the caller, pid %d: %v", cred.Pid, err)
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", cred.Pid))
+	if err != nil {
+		return refuse(wire.Refused, "the caller, pid %d: %v", cred.Pid, err)
+	}
+	defer f.Close()
+	ns, err := r.kernel.NamespaceID(int(f.Fd()))
+	switch {
+	case err != nil:
+		return err
+	case !alive(pidfd):
+		return refuse(wire.Refused, "the caller, pid %d, has ended", cred.Pid)
+	case cred.Uid == 0 && (own.Ino != its.Ino || own.Dev != its.Dev):
+		return refuse(wire.Refused, "the caller is root of another pid namespace: a container's root binds nothing")
+	case r.boundNamespaces()[ns]:
+		return refuse(wire.Refused, "the caller is in a container with a policy: it binds nothing")
+	}
+	return nil
+}
+
+// soPeerPidfd is SO_PEERPIDFD, include/uapi/asm-generic/socket.h.
+const soPeerPidfd = 77
+
+// maxID is the size of the longest container id, in bytes. Runtimes' are 64.
+const maxID = 1024
+
+// checkID refuses what no runtime takes for an id: it goes into logs, lists and
+// other people's terminals.
+func checkID(id string) error {
+	if id == "" || len(id) > maxID || strings.ContainsFunc(id, func(c rune) bool { return c <= ' ' || c > '~' || c == '/' }) {
+		return refuse(wire.BadRequest, "%.100q can't be a container's id", id)
+	}
+	return nil
+}
+
+// printable is a text of a caller's as it can be shown: on one line, without
+// what a terminal would obey, and not too long.
+func printable(text string) string {
+	const most = 1000
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	return strings.Map(func(c rune) rune {
+		if !unicode.IsPrint(c) {
+			return '?'
+		}
+		return c
+	}, text)
 }
 
 // pidOf is the pid behind a pidfd, in the daemon's pid namespace.

@@ -288,7 +288,7 @@ func (r configReader) key(file string) (ed25519.PublicKey, error) {
 	if !filepath.IsAbs(file) {
 		file = filepath.Join(r.dir, file)
 	}
-	data, err := os.ReadFile(file)
+	data, err := readBounded(file, 64<<10)
 	if err != nil {
 		return nil, err
 	}

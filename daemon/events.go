@@ -56,7 +56,7 @@ func describe(ev bpf.Event, c *container) report {
 		return r
 	}
 	r.Container, r.Name = c.ID, c.Name
-	if ev.Reason != policy.ReasonRule || len(c.Layers) == 0 {
+	if ev.Reason != policy.ReasonRule || len(c.Layers) == 0 || ev.Access >= policy.NumKinds {
 		return r
 	}
 	v := policy.Decide(c.Layers, ev.Subject, ev.Path, ev.Access)

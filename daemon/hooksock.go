@@ -89,10 +89,10 @@ func (r *registry) serveOne(fd int, cred *unix.Ucred) {
 	}()
 	reply := wire.Reply{Version: wire.Version, Code: wire.OK}
 	log := r.log.WithFields(logrus.Fields{"uid": cred.Uid, "caller": cred.Pid})
-	if err == nil {
-		err = r.answer(data, fds, cred.Uid)
-	} else {
+	if err != nil {
 		err = refuse(wire.BadRequest, "reading the request: %v", err)
+	} else if err = r.checkCaller(fd, cred); err == nil {
+		err = r.answer(data, fds, cred.Uid)
 	}
 	if err != nil {
 		reply.Code, reply.Message = wire.Internal, err.Error()
@@ -101,6 +101,7 @@ func (r *registry) serveOne(fd int, cred *unix.Ucred) {
 			reply.Code = refused.code
 		}
 		reply.Message, _, _ = strings.Cut(reply.Message, "\n")
+		reply.Message = printable(reply.Message)
 		log.WithField("code", reply.Code).Warn(reply.Message)
 	}
 	_ = wire.Send(fd, reply) // a hook that has gone away gave up: the runtime stops the container
@@ -117,7 +118,9 @@ func (r *registry) answer(data []byte, fds []int, uid uint32) error {
 	}
 	switch q.Op {
 	case wire.OpEnded:
-		r.reap() // the pidfd says when; this only says: look now
+		if uid == 0 { // a look at every task is not for anybody to ask for; housekeeping looks soon
+			r.reap() // the pidfd says when; this only says: look now
+		}
 		return nil
 	case wire.OpBind:
 		if len(fds) != 2 {
@@ -129,6 +132,9 @@ func (r *registry) answer(data []byte, fds []int, uid uint32) error {
 }
 
 func (r *registry) bindFrom(q wire.Request, pidfd, nsfd int, uid uint32) error {
+	if err := checkID(q.ID); err != nil {
+		return err
+	}
 	pid, err := checkNamespace(pidfd, nsfd, uid)
 	if err != nil {
 		return err
@@ -149,6 +155,7 @@ func (r *registry) bindFrom(q wire.Request, pidfd, nsfd int, uid uint32) error {
 	if b.name = b.Where.Name; b.name == "" {
 		b.name = b.Container
 	}
+	b.name = printable(b.name)
 	_, err = r.bind(b)
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/distribution/reference"
+	"golang.org/x/sys/unix"
 
 	"github.com/dunnage-project/dunnage/hook/wire"
 )
@@ -224,15 +226,8 @@ const maxStored = 64 << 20
 func readJSON(file string, v any) error {
 	var err error
 	for range 3 {
-		var st fs.FileInfo
-		if st, err = os.Stat(file); err != nil {
-			return err
-		}
-		if !st.Mode().IsRegular() || st.Size() > maxStored {
-			return fmt.Errorf("%s: not a file of at most %d bytes", file, maxStored)
-		}
 		var data []byte
-		if data, err = os.ReadFile(file); err != nil {
+		if data, err = readBounded(file, maxStored); err != nil {
 			return err
 		}
 		if err = json.Unmarshal(data, v); err == nil {
@@ -241,4 +236,22 @@ func readJSON(file string, v any) error {
 		time.Sleep(10 * time.Millisecond)
 	}
 	return fmt.Errorf("%s: %w", file, err)
+}
+
+// readBounded reads a regular file of at most so many bytes. What is looked at is
+// what is read, and a FIFO holds nobody up.
+func readBounded(file string, most int64) ([]byte, error) {
+	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: not a regular file", file)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("%s: more than %d bytes", file, most)
+	}
+	return data, err
 }

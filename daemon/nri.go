@@ -136,7 +136,8 @@ func (p *nriPlugin) reconcile(pods []*api.PodSandbox, containers []*api.Containe
 		if len(wanted) == 0 || c.GetState() != api.ContainerState_CONTAINER_RUNNING {
 			continue
 		}
-		if _, err := p.registry.find(c.GetId()); err == nil {
+		// A user's container may have any id: only root's counts here.
+		if found, err := p.registry.find(c.GetId()); err == nil && found.ID == c.GetId() && found.Asked.UID == 0 {
 			continue
 		}
 		log := p.log.WithFields(logrus.Fields{"container": c.GetId(), "name": c.GetName(), "pod": pod.GetName(), "namespace": pod.GetNamespace()})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -329,26 +330,35 @@ func (r *registry) put(c *container, table bpf.Table, layers []*policy.Policy) e
 	return nil
 }
 
-// find returns the live container with an id, a unique prefix of it, or a name.
+// find returns the live container with an id, a name, or a unique prefix of an
+// id. A user may call his containers what he likes: what several are called is
+// none, and an id that root's container has is root's.
 func (r *registry) find(ref string) (*container, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var found []*container
+	var ofRoot, byID, byName, byPrefix []*container
 	for _, c := range r.containers {
 		switch {
-		case c.ID == ref || c.Name == ref && ref != "":
-			return c, nil
-		case len(ref) >= 4 && len(ref) < len(c.ID) && c.ID[:len(ref)] == ref:
-			found = append(found, c)
+		case c.ID == ref && c.Asked.UID == 0:
+			ofRoot = append(ofRoot, c)
+		case c.ID == ref:
+			byID = append(byID, c)
+		case c.Name == ref && ref != "":
+			byName = append(byName, c)
+		case len(ref) >= 4 && strings.HasPrefix(c.ID, ref):
+			byPrefix = append(byPrefix, c)
 		}
 	}
-	switch len(found) {
-	case 1:
-		return found[0], nil
-	case 0:
-		return nil, fmt.Errorf("no confined container %q", ref)
+	for _, found := range [][]*container{ofRoot, byID, byName, byPrefix} {
+		switch len(found) {
+		case 0:
+			continue
+		case 1:
+			return found[0], nil
+		}
+		return nil, fmt.Errorf("%d confined containers are called %q, or begin with it: give a whole id", len(found), ref)
 	}
-	return nil, fmt.Errorf("%d confined containers begin with %q", len(found), ref)
+	return nil, fmt.Errorf("no confined container %q", ref)
 }
 
 // get returns a container by instance, or nil.
