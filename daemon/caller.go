@@ -128,13 +128,18 @@ func checkID(id string) error {
 	return nil
 }
 
-// printable is a text of a caller's as it can be shown: on one line, without
-// what a terminal would obey, and not too long.
+// printable is a text of a caller's as it can be logged: visible, and not too long.
 func printable(text string) string {
 	const most = 1000
 	if len(text) > most {
 		text = text[:most] + "…"
 	}
+	return visible(text)
+}
+
+// visible is a text on one line, without what a terminal would obey: containers
+// choose what their programs are called.
+func visible(text string) string {
 	return strings.Map(func(c rune) rune {
 		if !unicode.IsPrint(c) {
 			return '?'

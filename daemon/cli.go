@@ -43,7 +43,7 @@ func psCommand() *cobra.Command {
 		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
 		fmt.Fprintln(w, "CONTAINER\tNAME\tPOLICY\tMODE\tSTATE\tPID\tTASKS\tEVENTS")
 		for _, l := range lines {
-			fmt.Fprintf(w, "%.12s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\n", l.ID, l.Name, strings.Join(l.Policies, ","), l.Mode, l.State, l.PID, l.Tasks, l.Events+l.Muted)
+			fmt.Fprintf(w, "%.12s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\n", visible(l.ID), visible(l.Name), strings.Join(l.Policies, ","), l.Mode, l.State, l.PID, l.Tasks, l.Events+l.Muted)
 		}
 		return w.Flush()
 	}
@@ -85,7 +85,7 @@ func (r report) line() string {
 		who = fmt.Sprintf("%.12s", r.Container)
 	}
 	if r.Verdict == verdictUnconfined {
-		return fmt.Sprintf("%s %s %s[%d]: it should have policies and has none (%s)", r.Time.Local().Format(time.TimeOnly), r.Verdict, who, r.PID, strings.TrimSuffix(r.Reason+": "+r.Rule, ": "))
+		return visible(fmt.Sprintf("%s %s %s[%d]: it should have policies and has none (%s)", r.Time.Local().Format(time.TimeOnly), r.Verdict, who, r.PID, strings.TrimSuffix(r.Reason+": "+r.Rule, ": ")))
 	}
 	exe := r.Executable
 	if exe == "" {
@@ -95,7 +95,7 @@ func (r report) line() string {
 	if r.Rule != "" {
 		why = fmt.Sprintf("%s: %s", r.Policy, r.Rule)
 	}
-	return fmt.Sprintf("%s #%d %s %s: %s[%d] %s %q (%s)", r.Time.Local().Format(time.TimeOnly), r.ID, r.Verdict, who, exe, r.PID, r.Access, r.Path, why)
+	return visible(fmt.Sprintf("%s #%d %s %s: %s[%d] %s %q (%s)", r.Time.Local().Format(time.TimeOnly), r.ID, r.Verdict, who, exe, r.PID, r.Access, r.Path, why))
 }
 
 func reloadCommand() *cobra.Command {

@@ -63,10 +63,15 @@ type failureReply struct {
 	Error string `json:"error"`
 }
 
-func (d *daemon) serveControl(ctx context.Context, l net.Listener) {
+// maxQuestion is the size of the largest request to the control socket, in bytes.
+const maxQuestion = 1 << 20
+
+// controlHandler answers what the commands ask.
+func (d *daemon) controlHandler() http.Handler {
 	mux := http.NewServeMux()
 	handle := func(pattern string, f func(*http.Request) (any, error)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, req *http.Request) {
+			req.Body = http.MaxBytesReader(w, req.Body, maxQuestion)
 			reply, err := f(req)
 			if err != nil {
 				w.WriteHeader(http.StatusUnprocessableEntity)
@@ -104,7 +109,11 @@ func (d *daemon) serveControl(ctx context.Context, l net.Listener) {
 		return nil, nil
 	})
 	mux.HandleFunc("GET /v1/events", d.serveEvents)
-	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
+	return mux
+}
+
+func (d *daemon) serveControl(ctx context.Context, l net.Listener) {
+	srv := &http.Server{Handler: d.controlHandler(), ReadHeaderTimeout: 5 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
 	stop := context.AfterFunc(ctx, func() { srv.Close() })
 	defer stop()
 	if err := srv.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {

@@ -124,7 +124,7 @@ type fixture struct {
 	run    string
 }
 
-func newFixture(t *testing.T) *fixture {
+func newFixture(t testing.TB) *fixture {
 	t.Helper()
 	f := &fixture{kernel: newFakeKernel(), dir: t.TempDir(), run: t.TempDir()}
 	f.write(t, "one", strings.ReplaceAll(policyText, "NAME", "one"))
@@ -133,14 +133,14 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-func (f *fixture) write(t *testing.T, name, text string) {
+func (f *fixture) write(t testing.TB, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(f.dir, name+".yaml"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (f *fixture) set(t *testing.T) *policy.Set {
+func (f *fixture) set(t testing.TB) *policy.Set {
 	t.Helper()
 	set, err := policy.LoadDir(f.dir)
 	if err != nil {
@@ -150,7 +150,7 @@ func (f *fixture) set(t *testing.T) *policy.Set {
 }
 
 // open is a new daemon on the same kernel and files.
-func (f *fixture) open(t *testing.T) *registry {
+func (f *fixture) open(t testing.TB) *registry {
 	t.Helper()
 	log := logrus.New()
 	log.SetOutput(io.Discard)
@@ -421,18 +421,4 @@ func TestHookSocket(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	t.Errorf("%d descriptors, %d before", descriptors(), before)
-}
-
-func FuzzRequest(f *testing.F) {
-	f.Add([]byte(`{"version":1,"op":"bind","id":"x","pid":1,"annotations":{"io.dunnage.policy":"a,b"}}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		var q wire.Request
-		if wire.Decode(data, &q) == nil {
-			for _, name := range policiesOf(q.Annotations[wire.Annotation]) {
-				if name == "" || strings.Contains(name, ",") {
-					t.Errorf("name %q", name)
-				}
-			}
-		}
-	})
 }
