@@ -27,7 +27,7 @@ typedef long long s64;
 #define INHERIT_MAX 16	   /* programs kept by `inherit: true` */
 #define PROBE_MAX 8	   /* slots looked at for one literal name */
 #define MEMO 8		   /* rows that a label remembers its rights on */
-#define STRIPES 1024	   /* epochs of freed directories */
+#define STRIPE_BITS 10	   /* 1,024 epochs of freed directories */
 #define WAYS 2		   /* entries of a cache set */
 #define SHORT_PROGRAM 256  /* bytes of a path in the map of ordinary programs */
 #define EVENT_SHORT 512	   /* bytes of a path in an ordinary event */
@@ -212,7 +212,7 @@ struct entry {
 	u64 ns;
 	u64 table;
 	u64 stamp;
-	u64 ino; /* inode number: it chooses the stripe */
+	u64 pad;
 };
 #define IS_FINAL (1u << 31)
 #define MOUNT_ROOT 1ULL
@@ -223,7 +223,7 @@ struct set {
 /* The numbers that invalidate, besides the kernel's own event counters. */
 struct epochs {
 	u64 renames;	      /* of directories, anywhere */
-	u64 freed[STRIPES];   /* inodes of directories, by inode number */
+	u64 freed[1 << STRIPE_BITS]; /* inodes of directories, by address */
 };
 
 /* What the cache did for one container. */

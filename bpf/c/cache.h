@@ -74,119 +74,124 @@ static __always_inline u64 moves(u64 ns)
 	return moves_by(THROUGH(ns, struct mnt_namespace, event));
 }
 
-static __always_inline u64 freed(u64 ino)
+/* A hash of an inode's address: the highest bits choose the stripe, others the set. */
+static __always_inline u64 mixed(u64 inode)
 {
-	return BROKEN(M_NO_FREED_EPOCH) ? 0 : ONCE(epochs.freed[ino & (STRIPES - 1)]);
+	return inode * 0x9e3779b97f4a7c15ULL;
 }
 
-static __always_inline struct set *set_of(u64 ino, u64 mount)
+static __always_inline u64 *stripe(u64 mixed)
 {
-	return &sets[(((ino ^ (mount >> 8)) * 0x9e3779b97f4a7c15ULL) >> 40) & cache_mask];
+	return &epochs.freed[mixed >> (64 - STRIPE_BITS)];
 }
 
-/* The key of a directory's inode. */
-static __always_inline u64 inode_key(u64 inode, u64 ino)
+static __always_inline u64 freed(u64 mixed)
 {
-	return BROKEN(M_KEY_BY_NUMBER) ? ino : inode;
+	return BROKEN(M_NO_FREED_EPOCH) ? 0 : ONCE(*stripe(mixed));
 }
 
-struct place {
-	u64 mount, ns, id, inode, ino;
+static __always_inline struct set *set_of(u64 mixed, u64 mount)
+{
+	return &sets[((mixed >> 32) ^ (mount >> 8)) & cache_mask];
+}
+
+/* The key of a directory's inode: its address, as a plain number. */
+static __always_inline u64 inode_key(struct scratch *s, u64 inode)
+{
+	return BROKEN(M_KEY_BY_NUMBER) ? GET64(inode, struct inode, i_ino) : number_of(s, (void *)inode);
+}
+
+struct found {
+	u64 ns; /* id of the namespace of the mount */
+	u32 state, out;
 };
 
-/* Looks a directory up: its entry's state, IS_FINAL with it, or 0; *out is the
- * row there. `stamp` is moves() now. */
-static __always_inline u32 look(struct label *l, const struct place *p, u64 stamp, u32 *out)
+/*
+ * Looks up the directory with an inode, or a mount's own root (MOUNT_ROOT).
+ * `event` is that of the mount's namespace.
+ *
+ * The namespace itself need not be compared. A mount gets into another one only
+ * by being attached there, which sets that one's event to more than any had
+ * before, while the other parts of the sum don't fall. A copy of a namespace
+ * has event 0 until something is attached: for such ones nothing is stored.
+ */
+static __always_inline bool look(const struct label *l, u64 inode, u64 mount, u64 event, struct found *f)
 {
-	struct set *set = set_of(p->ino, p->mount);
-	u32 w, seq, state;
+	u64 h = mixed(inode), stamp = moves_by(event) + freed(h);
+	struct set *set = set_of(h, mount);
+	u32 w, seq;
 
-	stamp += freed(p->ino);
 	for (w = 0; w < WAYS; w++) {
 		struct entry *e = &set->way[w];
 
 		seq = ONCE(e->seq);
-		if (ONCE(e->inode) != p->inode || ONCE(e->mount) != p->mount || ONCE(e->ns) != p->id ||
-		    ONCE(e->table) != l->table || ONCE(e->stamp) != stamp || ONCE(e->ino) != p->ino)
+		if (ONCE(e->inode) != inode || ONCE(e->mount) != mount || ONCE(e->table) != l->table ||
+		    ONCE(e->stamp) != stamp)
 			continue;
-		state = ONCE(e->state);
-		*out = ONCE(e->out);
-		if (seq & 1 || ONCE(e->seq) != seq)
-			continue;
-		count_hit(l);
-		return state;
+		f->ns = ONCE(e->ns);
+		f->state = ONCE(e->state);
+		f->out = ONCE(e->out);
+		if (ONCE(e->seq) == seq && !(seq & 1))
+			return event;
 	}
-	return 0;
+	return false;
 }
 
-/* Where a mount's own root leads, into s->state. Returns its row, or 0. */
-__noinline u32 cached_root(struct label *l)
-{
-	struct place p = { .inode = MOUNT_ROOT };
-	u32 state, out = 0;
+/* Instead of a row: overlayfs at work on a layer, below a path that was judged. */
+#define OF_LAYER (~0u)
 
-	if (!l)
+/*
+ * Where the path at a mount and a dentry leads, into l->s.state, if the cache
+ * knows. Returns the row there, OF_LAYER, or 0. The label's table is in force.
+ * `fast`: see FAST_THROUGH; less is tried then, and no state left.
+ */
+static __always_inline u32 cached(struct label *l, u64 mnt, u64 dentry, const bool fast)
+{
+#define LOOK(at, type, field) (fast ? FAST_THROUGH(at, type, field) : THROUGH(at, type, field))
+	u64 mount = number_of(&l->s, (void *)mnt), ns, event, dir, inode;
+	struct state *st;
+	struct found f;
+	u32 seq, out;
+
+	ns = fast ? FAST_PEEK(mnt, struct mount, mnt_ns) : PEEK(mnt, struct mount, mnt_ns);
+	if (ns == MNT_NS_INTERNAL)
+		return layer_mount(mount) ? OF_LAYER : 0;
+	event = LOOK(ns, struct mnt_namespace, event);
+	dir = LOOK(dentry, struct dentry, d_parent);
+	inode = inode_key(&l->s, LOOK(dir, struct dentry, d_inode));
+	if (dir == dentry || !look(l, inode, mount, event, &f)) {
+		/* A mount's root has a parent elsewhere, or none. */
+		if (fast || dentry != PEEK(mnt, struct mount, mnt.mnt_root) || !look(l, MOUNT_ROOT, mount, event, &f))
+			return 0;
+		f.state |= IS_FINAL; /* no name to look at */
+	}
+	if (f.ns != l->ns && (fast || ns != current_namespace()))
 		return 0;
-	p.mount = l->s.mnt;
-	p.ns = PEEK(p.mount, struct mount, mnt_ns);
-	p.id = namespace_id(p.ns);
-	p.ino = GET64(GET64(l->s.dentry, struct dentry, d_inode), struct inode, i_ino);
-	state = look(l, &p, moves(p.ns), &out);
-	l->s.state = state & ~IS_FINAL;
-	return state ? out : 0;
+	count_hit(l);
+	if (!(f.state & IS_FINAL)) {
+		/* The last name and its parent belong together only while the dentry does
+		 * not move. */
+		seq = LOOK(dentry, struct dentry, d_seq.seqcount.sequence);
+		if (!BROKEN(M_NO_DSEQ) && (seq & 1 || LOOK(dentry, struct dentry, d_parent) != dir))
+			return 0;
+		st = (struct state *)cell_at(f.state);
+		if (!st)
+			return 0;
+		f.state = step_by(&l->s, f.state, st, dentry, &out, fast);
+		f.out = out;
+		if (!BROKEN(M_NO_DSEQ) && (u32)LOOK(dentry, struct dentry, d_seq.seqcount.sequence) != seq)
+			return 0;
+	}
+	if (!fast)
+		l->s.state = f.state & ~IS_FINAL;
+	return f.out;
+#undef LOOK
 }
 
 /* The sequence of a dentry's moves: odd while its name and parent change. */
 static __always_inline u32 dentry_sequence(u64 dentry)
 {
 	return THROUGH(dentry, struct dentry, d_seq.seqcount.sequence);
-}
-
-/* Instead of a row: overlayfs at work on a layer, below a path that was judged. */
-#define OF_LAYER (~0u)
-
-/* Where the path aimed at leads, into l->s.state, if the cache knows. Returns
- * the row there, OF_LAYER, or 0. The label's table is in force. `fast`: see
- * FAST_THROUGH. */
-static __always_inline u32 cached(struct label *l, u64 mnt, u64 dentry, const bool fast)
-{
-#define LOOK(at, type, field) (fast ? FAST_THROUGH(at, type, field) : THROUGH(at, type, field))
-	struct place p = { .mount = ONCE(l->s.mnt) };
-	struct state *st;
-	u32 state, seq, out = 0;
-	u64 dir;
-
-	p.ns = fast ? FAST_PEEK(mnt, struct mount, mnt_ns) : PEEK(mnt, struct mount, mnt_ns);
-	if (p.ns == MNT_NS_INTERNAL)
-		return layer_mount(l->s.mnt) ? OF_LAYER : 0;
-	p.id = NAMESPACE_ID(p.ns, LOOK);
-	if (!own_namespace(p.ns, p.id, l->ns))
-		return 0;
-	dir = LOOK(dentry, struct dentry, d_parent);
-	p.inode = LOOK(dir, struct dentry, d_inode);
-	p.ino = LOOK(p.inode, struct inode, i_ino);
-	p.inode = inode_key(p.inode, p.ino);
-	state = dir == dentry ? 0 : look(l, &p, moves_by(LOOK(p.ns, struct mnt_namespace, event)), &out);
-	if (!state) /* a mount's root has a parent elsewhere, or none */
-		return dentry == PEEK(mnt, struct mount, mnt.mnt_root) ? cached_root(l) : 0;
-	if (state & IS_FINAL) {
-		l->s.state = state & ~IS_FINAL;
-		return out;
-	}
-	/* The last name and its parent belong together only while the dentry does
-	 * not move. */
-	seq = LOOK(dentry, struct dentry, d_seq.seqcount.sequence);
-	if (!BROKEN(M_NO_DSEQ) && (seq & 1 || LOOK(dentry, struct dentry, d_parent) != dir))
-		return 0;
-	st = (struct state *)cell_at(state);
-	if (!st)
-		return 0;
-	state = step_by(&l->s, state, st, dentry, &out, fast);
-	if (!BROKEN(M_NO_DSEQ) && (u32)LOOK(dentry, struct dentry, d_seq.seqcount.sequence) != seq)
-		return 0;
-	l->s.state = state;
-	return out;
-#undef LOOK
 }
 
 /* A level of storable(): the directory above s->walk[i]. */
@@ -241,23 +246,22 @@ __noinline int storable(struct scratch *s)
 	return s->result;
 }
 
-/* The directory that an entry for (s->mnt, s->dentry) is about, or the mount's
+struct place {
+	u64 inode, mount, ns;
+};
+
+/* What an entry for (s->mnt, s->dentry) is about: its directory, or the mount's
  * root. */
-static __always_inline void placed(const struct scratch *s, struct place *p)
+static __always_inline void placed(struct scratch *s, struct place *p)
 {
 	u64 dentry = s->dentry;
 
 	p->mount = s->mnt;
 	p->ns = PEEK(p->mount, struct mount, mnt_ns);
-	p->id = namespace_id(p->ns);
-	if (dentry == GET64(p->mount, struct mount, mnt.mnt_root)) {
-		p->ino = GET64(GET64(dentry, struct dentry, d_inode), struct inode, i_ino);
+	if (dentry == GET64(p->mount, struct mount, mnt.mnt_root))
 		p->inode = MOUNT_ROOT;
-		return;
-	}
-	p->inode = GET64(GET64(dentry, struct dentry, d_parent), struct dentry, d_inode);
-	p->ino = GET64(p->inode, struct inode, i_ino);
-	p->inode = inode_key(p->inode, p->ino);
+	else
+		p->inode = inode_key(s, GET64(GET64(dentry, struct dentry, d_parent), struct dentry, d_inode));
 }
 
 /* The way to write an entry to: that of the same directory, else a free one,
@@ -266,9 +270,9 @@ static __always_inline struct entry *way_for(struct label *l, struct set *set, c
 {
 	struct entry *e = &set->way[0], *other = &set->way[1];
 
-	if (other->inode == p->inode && other->mount == p->mount && other->ns == p->id)
+	if (other->inode == p->inode && other->mount == p->mount)
 		e = other;
-	if (e->inode == p->inode && e->mount == p->mount && e->ns == p->id) {
+	if (e->inode == p->inode && e->mount == p->mount) {
 		if (e->table != l->table)
 			COUNT(l, stale[BY_POLICY]);
 		else if (e->event != (u32)GET64(p->ns, struct mnt_namespace, event))
@@ -297,8 +301,7 @@ __noinline int fill(struct label *l)
 	struct place p;
 	struct state *st;
 	struct entry *e;
-	struct set *set;
-	u64 stamp;
+	u64 event, h, stamp;
 	u32 seq, state, refusal;
 
 	if (!l)
@@ -310,17 +313,18 @@ __noinline int fill(struct label *l)
 		return 0;
 	}
 	placed(s, &p);
-	stamp = s->stamp + freed(p.ino);
+	h = mixed(p.inode);
+	stamp = s->stamp + freed(h);
 	state = p.inode == MOUNT_ROOT ? s->state : s->parent;
 	st = (struct state *)cell_at(state);
-	set = set_of(p.ino, p.mount);
 	if (!st)
 		return 0;
-	if (both_locks() != s->locks || moves(p.ns) != s->stamp) {
+	event = THROUGH(p.ns, struct mnt_namespace, event);
+	if (!event || both_locks() != s->locks || moves_by(event) != s->stamp) {
 		COUNT(l, refused[NO_EPOCH]);
 		return 0;
 	}
-	e = way_for(l, set, &p);
+	e = way_for(l, set_of(h, p.mount), &p);
 	seq = e->seq;
 	if (seq & 1 || __sync_val_compare_and_swap(&e->seq, seq, seq + 1) != seq) {
 		COUNT(l, refused[NO_SLOT]);
@@ -328,13 +332,12 @@ __noinline int fill(struct label *l)
 	}
 	ONCE(e->state) = state | (st->flags & S_FINAL ? IS_FINAL : 0);
 	ONCE(e->out) = st->out;
-	ONCE(e->event) = GET64(p.ns, struct mnt_namespace, event);
+	ONCE(e->event) = event;
 	ONCE(e->inode) = p.inode;
 	ONCE(e->mount) = p.mount;
-	ONCE(e->ns) = p.id;
+	ONCE(e->ns) = namespace_id(p.ns);
 	ONCE(e->table) = l->table;
 	ONCE(e->stamp) = stamp;
-	ONCE(e->ino) = p.ino;
 	ONCE(e->seq) = seq + 2;
 	COUNT(l, fill);
 	return 0;

@@ -113,7 +113,7 @@ static __always_inline int without_path(struct label *l, const struct table *t, 
 	return denied;
 }
 
-/* 1: denied, 0: allowed. `row`: what quick_row() said. */
+/* 1: denied, 0: allowed. `row`: what known_row() said. */
 __noinline int decide(struct label *l, u32 op, u32 access, u32 row)
 {
 	bool known = row;
@@ -195,28 +195,21 @@ static __always_inline bool agrees(struct label *l, u64 mnt, u64 dentry, u32 row
 	return false;
 }
 
-/*
- * The hit path: what cached() says of a path, if the label's table is in force
- * (and its first exec over); else 0.
- */
-static __always_inline u32 quick_row(struct label *l, u64 mnt, u64 dentry, const bool fast)
+/* What cached() says of the path aimed at, if the label's table is in force (and
+ * its first exec over); else 0. */
+__noinline u32 known_row(struct label *l)
 {
+	u64 mnt, dentry;
 	u32 row;
 
-	if (l->reloads != ONCE(reloads))
+	if (!l || l->reloads != ONCE(reloads))
 		return 0;
-	row = cached(l, mnt, dentry, fast);
+	mnt = TYPED(struct mount, l->s.mnt);
+	dentry = TYPED(struct dentry, l->s.dentry);
+	row = cached(l, mnt, dentry, false);
 	if (cache_check && row && row != OF_LAYER && !agrees(l, mnt, dentry, row))
 		return 0;
 	return row;
-}
-
-/* quick_row() for hooks that are not hot: one copy of it for all. */
-__noinline u32 known_row(struct label *l)
-{
-	if (!l)
-		return 0;
-	return quick_row(l, TYPED(struct mount, l->s.mnt), TYPED(struct dentry, l->s.dentry), false);
 }
 
 /* What decide() says of a path, sooner if it can be. */

@@ -20,29 +20,39 @@ static __always_inline u32 open_access(u32 flags)
 	       (flags & O_TMPFILE_BIT) / (O_TMPFILE_BIT / A_CREATE);
 }
 
-/* The hit path comes first: most opens go no further. What it answers needs no
- * look at the label's instance: a label that is none, or pending, is never up
- * to date. */
-SEC("lsm/file_open")
-int BPF_PROG(file_open, struct file *file, int ret)
+/* file_open beyond the hit path. */
+static __always_inline int open_slowly(struct label *l, u32 flags, u32 row)
 {
-	struct label *l = stored_label();
-	u32 flags, access, row;
-	u64 mnt, dentry;
+	u32 access = open_access(flags);
 
-	if (!l || ret || inner_open(file))
-		return ret;
-	flags = file->f_flags;
-	mnt = mount_of((u64)file->f_path.mnt);
-	dentry = (u64)file->f_path.dentry;
-	aim(&l->s, file->f_path.mnt, file->f_path.dentry);
-	access = open_access(flags);
-	row = HAVE_CAST ? quick_row(l, mnt, dentry, true) : known_row(l); /* where reads are calls, one more is little */
-	if (row == OF_LAYER || (row && remembers(l, row, access)))
-		return 0;
 	if (!l->instance || (l->pending && (!(flags & FMODE_EXEC_FLAG) || !in_exec())))
 		return 0;
-	return ANSWER(decide(l, access == A_EXEC ? OP_EXEC : OP_OPEN, access, row), EACCES);
+	if (!row)
+		row = known_row(l);
+	if (row == OF_LAYER || (row && remembers(l, row, access)))
+		return 0;
+	return decide(l, access == A_EXEC ? OP_EXEC : OP_OPEN, access, row);
+}
+
+/* The hit path comes first: most opens go no further. What it answers needs no
+ * look at the label's instance: a label that is none, or pending, is never up
+ * to date. Where reads are calls (before 6.2) one more is little. */
+SEC("lsm/file_open")
+int BPF_PROG(file_open, struct file *file)
+{
+	struct label *l = stored_label();
+	u32 flags, row = 0;
+
+	if (!l || inner_open(file))
+		return 0;
+	flags = file->f_flags;
+	if (HAVE_CAST && !cache_check && l->reloads == ONCE(reloads)) {
+		row = cached(l, mount_of((u64)file->f_path.mnt), (u64)file->f_path.dentry, true);
+		if (row == OF_LAYER || (row && remembers(l, row, open_access(flags))))
+			return 0;
+	}
+	aim(&l->s, file->f_path.mnt, file->f_path.dentry);
+	return ANSWER(open_slowly(l, flags, row), EACCES);
 }
 
 SEC("lsm/path_truncate")

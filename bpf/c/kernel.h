@@ -42,7 +42,8 @@ enum bpf_map_type_ {
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct qstr {
-	u64 hash_len; /* the length is the upper half */
+	u32 hash;
+	u32 len;
 	const unsigned char *name;
 };
 
@@ -93,6 +94,15 @@ struct dentry {
 	struct qstr d_name;
 	struct inode *d_inode;
 	struct super_block *d_sb;
+	unsigned char d_iname[16]; /* and more: short names are kept here */
+};
+
+union shortname_store {
+	unsigned char string[16];
+};
+
+struct dentry___short { /* from 6.15 */
+	union shortname_store d_shortname;
 };
 
 struct vfsmount {

@@ -177,32 +177,50 @@ static __always_inline u64 first_bytes(u64 word, u32 len)
 
 static __always_inline u32 name_length(u64 dentry)
 {
-	return THROUGH(dentry, struct dentry, d_name.hash_len) >> 32;
+	return THROUGH(dentry, struct dentry, d_name.len);
+}
+
+/*
+ * Where a dentry keeps a short name. Names of less than 32 bytes are always
+ * there (from 6.10 of less than 40): a name gets memory of its own only if it is
+ * longer, and takes its length along when dentries exchange names (fs/dcache.c,
+ * __d_alloc, swap_names, copy_name).
+ */
+#define SHORT_NAME 16
+#define SHORT_NAME_AT                                                                          \
+	(bpf_core_field_exists(struct dentry, d_iname) ? OFFSET(struct dentry, d_iname)        \
+						       : OFFSET(struct dentry___short, d_shortname))
+
+/* Word i of a dentry's short name. */
+static __always_inline u64 short_name(u64 dentry, u32 i, const bool fast)
+{
+	u64 at = dentry + SHORT_NAME_AT + 8 * i;
+
+	return fast || HAVE_CAST ? *(u64 *)at : probe64(at);
 }
 
 /*
  * step() by the name of a dentry from cell `from`, where st is. Nearly every
- * name is found here without a call: up to 16 bytes, and literal. *out is the
+ * name is found here without a call: a short one, and literal. *out is the
  * `out` of the state returned. `fast`: see FAST_THROUGH.
  */
 static __always_inline u32 step_by(struct scratch *s, u32 from, const struct state *st, u64 dentry, u32 *out, const bool fast)
 {
-	u64 at, h, first, second = 0;
 	u32 len, flags = st->flags;
+	u64 h, first, second = 0;
 	const struct state *next;
 	const struct edge *e;
 
 	if (!(flags & (S_EDGES | S_GLOB)))
 		goto other;
-	len = fast ? FAST_THROUGH(dentry, struct dentry, d_name.hash_len) >> 32 : name_length(dentry);
-	at = fast ? FAST_THROUGH(dentry, struct dentry, d_name.name) : THROUGH(dentry, struct dentry, d_name.name);
-	if (flags & S_EDGES && len - 1 < 16) {
-		first = fast ? FAST_PEEK(at, struct timespec64, tv_sec) : load64(at);
+	len = fast ? FAST_THROUGH(dentry, struct dentry, d_name.len) : name_length(dentry);
+	if (flags & S_EDGES && len - 1 < SHORT_NAME) {
+		first = short_name(dentry, 0, fast);
 		if (len < 8)
 			first = first_bytes(first, len);
 		h = hash_word(st->seed, first);
 		if (len > 8) {
-			second = load64(at + 8);
+			second = short_name(dentry, 1, fast);
 			if (len < 16)
 				second = first_bytes(second, len);
 			h = hash_word(h, second);
@@ -215,7 +233,7 @@ static __always_inline u32 step_by(struct scratch *s, u32 from, const struct sta
 		if (e && (!e->len || flags & S_HOME) && !(flags & S_GLOB))
 			goto other;
 	}
-	s->name_at = at;
+	s->name_at = THROUGH(dentry, struct dentry, d_name.name);
 	s->name_len = len;
 	from = step(s, from);
 	next = (const struct state *)cell_at(from);
