@@ -203,7 +203,7 @@ struct label {
  * freed directories; equal sums mean that none of them moved.
  */
 struct entry {
-	u32 seq; /* odd while it is written */
+	u32 seq; /* moves with each write; BEING_FILLED meanwhile */
 	u32 state; /* of the directory; IS_FINAL set if everything below is alike */
 	u32 out; /* cell of that state's row */
 	u32 event; /* low half of the event counter: which part of a stamp moved */
@@ -214,6 +214,7 @@ struct entry {
 	u64 stamp;
 	u64 pad;
 };
+#define BEING_FILLED (1u << 31)
 #define IS_FINAL (1u << 31)
 #define MOUNT_ROOT 1ULL
 struct set {

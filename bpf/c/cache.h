@@ -115,11 +115,12 @@ struct found {
  * before, while the other parts of the sum don't fall. A copy of a namespace
  * has event 0 until something is attached: for such ones nothing is stored.
  */
-static __always_inline bool look(const struct label *l, u64 inode, u64 mount, u64 event, struct found *f)
+static __always_inline bool look(const struct label *l, u64 inode, u64 mount, u64 event, struct found *f, const bool fast)
 {
 	u64 h = mixed(inode), stamp = moves_by(event) + freed(h);
 	struct set *set = set_of(h, mount);
-	u32 w, seq;
+	u32 w;
+	s32 seq;
 
 	for (w = 0; w < WAYS; w++) {
 		struct entry *e = &set->way[w];
@@ -129,10 +130,12 @@ static __always_inline bool look(const struct label *l, u64 inode, u64 mount, u6
 		    ONCE(e->stamp) != stamp)
 			continue;
 		f->ns = ONCE(e->ns);
+		if (fast && f->ns != l->ns)
+			return false;
 		f->state = ONCE(e->state);
 		f->out = ONCE(e->out);
-		if (ONCE(e->seq) == seq && !(seq & 1))
-			return event;
+		if (seq >= 0 && (s32)ONCE(e->seq) == seq)
+			return true;
 	}
 	return false;
 }
@@ -157,15 +160,18 @@ static __always_inline u32 cached(struct label *l, u64 mnt, u64 dentry, const bo
 	if (ns == MNT_NS_INTERNAL)
 		return layer_mount(mount) ? OF_LAYER : 0;
 	event = LOOK(ns, struct mnt_namespace, event);
+	if (!event)
+		return 0;
 	dir = LOOK(dentry, struct dentry, d_parent);
 	inode = inode_key(&l->s, LOOK(dir, struct dentry, d_inode));
-	if (dir == dentry || !look(l, inode, mount, event, &f)) {
-		/* A mount's root has a parent elsewhere, or none. */
-		if (fast || dentry != PEEK(mnt, struct mount, mnt.mnt_root) || !look(l, MOUNT_ROOT, mount, event, &f))
+	/* A mount's root has a parent elsewhere, or is its own, and no name to look
+	 * at. Where all below is alike so is it. */
+	if (!look(l, inode, mount, event, &f, fast) || (!fast && dir == dentry && !(f.state & IS_FINAL))) {
+		if (fast || dentry != PEEK(mnt, struct mount, mnt.mnt_root) || !look(l, MOUNT_ROOT, mount, event, &f, fast))
 			return 0;
-		f.state |= IS_FINAL; /* no name to look at */
+		f.state |= IS_FINAL;
 	}
-	if (f.ns != l->ns && (fast || ns != current_namespace()))
+	if (!fast && f.ns != l->ns && ns != current_namespace())
 		return 0;
 	count_hit(l);
 	if (!(f.state & IS_FINAL)) {
@@ -173,6 +179,8 @@ static __always_inline u32 cached(struct label *l, u64 mnt, u64 dentry, const bo
 		 * not move. */
 		seq = LOOK(dentry, struct dentry, d_seq.seqcount.sequence);
 		if (!BROKEN(M_NO_DSEQ) && (seq & 1 || LOOK(dentry, struct dentry, d_parent) != dir))
+			return 0;
+		if (fast && dir == dentry)
 			return 0;
 		st = (struct state *)cell_at(f.state);
 		if (!st)
@@ -283,7 +291,7 @@ static __always_inline struct entry *way_for(struct label *l, struct set *set, c
 	}
 	if (!e->inode)
 		return e;
-	if (!other->inode || (e->seq + other->seq) & 2)
+	if (!other->inode || (e->seq + other->seq) & 1)
 		e = other;
 	if (e->inode)
 		COUNT(l, evicted);
@@ -326,7 +334,7 @@ __noinline int fill(struct label *l)
 	}
 	e = way_for(l, set_of(h, p.mount), &p);
 	seq = e->seq;
-	if (seq & 1 || __sync_val_compare_and_swap(&e->seq, seq, seq + 1) != seq) {
+	if (seq & BEING_FILLED || __sync_val_compare_and_swap(&e->seq, seq, seq | BEING_FILLED) != seq) {
 		COUNT(l, refused[NO_SLOT]);
 		return 0;
 	}
@@ -338,7 +346,7 @@ __noinline int fill(struct label *l)
 	ONCE(e->ns) = namespace_id(p.ns);
 	ONCE(e->table) = l->table;
 	ONCE(e->stamp) = stamp;
-	ONCE(e->seq) = seq + 2;
+	ONCE(e->seq) = (seq + 1) & ~BEING_FILLED;
 	COUNT(l, fill);
 	return 0;
 }

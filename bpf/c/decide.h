@@ -87,7 +87,7 @@ static __always_inline struct table *table_of(struct label *l)
 		l->table = id;
 	}
 	if (cache_on && !l->pending)
-		l->reloads = now;
+		l->reloads = cache_check ? ~now : now;
 	return t;
 }
 
@@ -188,7 +188,7 @@ static __always_inline bool agrees(struct label *l, u64 mnt, u64 dentry, u32 row
 		return false; /* the entry is not the same any more */
 	if (walk_agrees(l, state))
 		return true;
-	if (before != moves(ns) || seq != dentry_sequence(dentry) || l->reloads != ONCE(reloads))
+	if (before != moves(ns) || seq != dentry_sequence(dentry) || l->reloads != ~ONCE(reloads))
 		return false; /* something moved in between */
 	COUNT(l, disagreed);
 	report(l, how(R_CACHE, KIND_READ, OP_OPEN, 0));
@@ -202,7 +202,7 @@ __noinline u32 known_row(struct label *l)
 	u64 mnt, dentry;
 	u32 row;
 
-	if (!l || l->reloads != ONCE(reloads))
+	if (!l || l->reloads != (cache_check ? ~ONCE(reloads) : ONCE(reloads)))
 		return 0;
 	mnt = TYPED(struct mount, l->s.mnt);
 	dentry = TYPED(struct dentry, l->s.dentry);

@@ -41,18 +41,17 @@ SEC("lsm/file_open")
 int BPF_PROG(file_open, struct file *file)
 {
 	struct label *l = stored_label();
-	u32 flags, row = 0;
+	u32 row = 0;
 
 	if (!l || inner_open(file))
 		return 0;
-	flags = file->f_flags;
-	if (HAVE_CAST && !cache_check && l->reloads == ONCE(reloads)) {
+	if (HAVE_CAST && l->reloads == ONCE(reloads)) {
 		row = cached(l, mount_of((u64)file->f_path.mnt), (u64)file->f_path.dentry, true);
-		if (row == OF_LAYER || (row && remembers(l, row, open_access(flags))))
+		if (row == OF_LAYER || (row && remembers(l, row, open_access(file->f_flags))))
 			return 0;
 	}
 	aim(&l->s, file->f_path.mnt, file->f_path.dentry);
-	return ANSWER(open_slowly(l, flags, row), EACCES);
+	return ANSWER(open_slowly(l, file->f_flags, row), EACCES);
 }
 
 SEC("lsm/path_truncate")

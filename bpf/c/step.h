@@ -186,17 +186,39 @@ static __always_inline u32 name_length(u64 dentry)
  * longer, and takes its length along when dentries exchange names (fs/dcache.c,
  * __d_alloc, swap_names, copy_name).
  */
-#define SHORT_NAME 16
+#define SHORT_NAME 15
 #define SHORT_NAME_AT                                                                          \
 	(bpf_core_field_exists(struct dentry, d_iname) ? OFFSET(struct dentry, d_iname)        \
 						       : OFFSET(struct dentry___short, d_shortname))
 
-/* Word i of a dentry's short name. */
-static __always_inline u64 short_name(u64 dentry, u32 i, const bool fast)
+/*
+ * The edge for a dentry's short name of `len` bytes, or another, or NULL.
+ * *same says which. There is no NUL in a name, and edges are padded with them:
+ * where all bytes up to the end of a word are equal, one of them being a NUL, so
+ * is the length.
+ */
+static __always_inline const struct edge *short_edge(const struct state *st, u64 dentry, u32 len, bool *same, const bool fast)
 {
-	u64 at = dentry + SHORT_NAME_AT + 8 * i;
+	u64 at = dentry + SHORT_NAME_AT, h, first, second;
+	const struct edge *e;
 
-	return fast || HAVE_CAST ? *(u64 *)at : probe64(at);
+	first = fast || HAVE_CAST ? *(u64 *)at : probe64(at);
+	if (len < 8) {
+		first = first_bytes(first, len);
+		h = hash_word(st->seed, first);
+		e = (const struct edge *)cell_at(st->edges + ((u32)(h >> 32) & st->edge_mask));
+		*same = e && e->name[0] == first;
+		return e;
+	}
+	h = hash_word(st->seed, first);
+	second = 0;
+	if (len > 8) {
+		second = first_bytes(fast || HAVE_CAST ? *(u64 *)(at + 8) : probe64(at + 8), len);
+		h = hash_word(h, second);
+	}
+	e = (const struct edge *)cell_at(st->edges + ((u32)(h >> 32) & st->edge_mask));
+	*same = e && e->name[0] == first && e->name[1] == second;
+	return e;
 }
 
 /*
@@ -206,27 +228,17 @@ static __always_inline u64 short_name(u64 dentry, u32 i, const bool fast)
  */
 static __always_inline u32 step_by(struct scratch *s, u32 from, const struct state *st, u64 dentry, u32 *out, const bool fast)
 {
-	u32 len, flags = st->flags;
-	u64 h, first, second = 0;
+	u32 flags = st->flags, len;
 	const struct state *next;
 	const struct edge *e;
+	bool same;
 
-	if (!(flags & (S_EDGES | S_GLOB)))
+	if (!(flags & S_EDGES) && !(flags & S_GLOB))
 		goto other;
 	len = fast ? FAST_THROUGH(dentry, struct dentry, d_name.len) : name_length(dentry);
 	if (flags & S_EDGES && len - 1 < SHORT_NAME) {
-		first = short_name(dentry, 0, fast);
-		if (len < 8)
-			first = first_bytes(first, len);
-		h = hash_word(st->seed, first);
-		if (len > 8) {
-			second = short_name(dentry, 1, fast);
-			if (len < 16)
-				second = first_bytes(second, len);
-			h = hash_word(h, second);
-		}
-		e = (const struct edge *)cell_at(st->edges + ((u32)(h >> 32) & st->edge_mask));
-		if (e && e->len == len && e->name[0] == first && e->name[1] == second) {
+		e = short_edge(st, dentry, len, &same, fast);
+		if (e && same) {
 			*out = e->out;
 			return e->next;
 		}
