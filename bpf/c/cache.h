@@ -112,8 +112,8 @@ struct found {
  *
  * The namespace itself need not be compared. A mount gets into another one only
  * by being attached there, which sets that one's event to more than any had
- * before, while the other parts of the sum don't fall. A copy of a namespace
- * has event 0 until something is attached: for such ones nothing is stored.
+ * before, while the other parts of the sum don't fall. Only the copy of a
+ * namespace has event 0, until something is attached: there cached() compares.
  */
 static __always_inline bool look(const struct label *l, u64 inode, u64 mount, u64 event, struct found *f, const bool fast)
 {
@@ -160,7 +160,7 @@ static __always_inline u32 cached(struct label *l, u64 mnt, u64 dentry, const bo
 	if (ns == MNT_NS_INTERNAL)
 		return layer_mount(mount) ? OF_LAYER : 0;
 	event = LOOK(ns, struct mnt_namespace, event);
-	if (!event)
+	if (fast && !event)
 		return 0;
 	dir = LOOK(dentry, struct dentry, d_parent);
 	inode = inode_key(&l->s, LOOK(dir, struct dentry, d_inode));
@@ -171,7 +171,7 @@ static __always_inline u32 cached(struct label *l, u64 mnt, u64 dentry, const bo
 			return 0;
 		f.state |= IS_FINAL;
 	}
-	if (!fast && f.ns != l->ns && ns != current_namespace())
+	if (!fast && ((!event && f.ns != namespace_id(ns)) || (f.ns != l->ns && ns != current_namespace())))
 		return 0;
 	count_hit(l);
 	if (!(f.state & IS_FINAL)) {
@@ -202,32 +202,43 @@ static __always_inline u32 dentry_sequence(u64 dentry)
 	return THROUGH(dentry, struct dentry, d_seq.seqcount.sequence);
 }
 
-/* A level of storable(): the directory above s->walk[i]. */
+/* Whether the level of a walk where `dentry` lies in its directory speaks against
+ * storing it: 0, or REFUSALS + why. `lowest`: that of a file, or of a directory
+ * that is not stored. `same`: the level below had the same file system. */
+static __always_inline u32 level_objects(u64 dentry, bool lowest, bool same)
+{
+	u64 dir, inode, sb, magic;
+
+	dir = THROUGH(dentry, struct dentry, d_parent);
+	/* A root moves nowhere. That of an overlay is flagged, whatever its layers. */
+	if ((u32)THROUGH(dir, struct dentry, d_flags) & DCACHE_OP_REVALIDATE && THROUGH(dir, struct dentry, d_parent) != dir)
+		return REFUSALS + NO_SYSTEM;
+	if (!same) {
+		sb = THROUGH(dir, struct dentry, d_sb);
+		magic = THROUGH(sb, struct super_block, s_magic);
+		if (magic == DEBUGFS_MAGIC || magic == TRACEFS_MAGIC)
+			return REFUSALS + NO_SYSTEM;
+	}
+	/* Who moves the dentry holds this from before lsm/inode_rename until after
+	 * the move. */
+	inode = THROUGH(dir, struct dentry, d_inode);
+	if (!lowest && !BROKEN(M_NO_LOCK_CHECK) && THROUGH(inode, struct inode, i_rwsem.count.counter) & RWSEM_WRITER_LOCKED)
+		return REFUSALS + NO_LOCK;
+	return 0;
+}
+
+/* A level of storable() beyond the first. */
 static long storable_one(u32 i, struct round *r)
 {
 	struct scratch *s = r->s;
-	u64 dir, inode, magic;
+	u32 at = QUICK + i;
 
-	if (i >= s->steps || i >= WALK_MAX)
+	if (at >= s->steps || at >= WALK_MAX)
 		return 1;
-	if (!s->walk[i])
-		return 0;
-	dir = GET64(s->walk[i], struct dentry, d_parent);
-	magic = GET64(GET64(dir, struct dentry, d_sb), struct super_block, s_magic);
-	/* A root moves nowhere. That of an overlay is flagged, whatever its layers. */
-	if ((GET32(dir, struct dentry, d_flags) & DCACHE_OP_REVALIDATE &&
-	     GET64(dir, struct dentry, d_parent) != dir) ||
-	    magic == DEBUGFS_MAGIC || magic == TRACEFS_MAGIC) {
-		s->result = NO_SYSTEM;
+	if (s->walk[at])
+		s->result = level_objects(TYPED(struct dentry, s->walk[at]), false, false);
+	if (s->result)
 		return 1;
-	}
-	/* Who moves s->walk[i] holds this from before lsm/inode_rename until after
-	 * the move. The lowest is a file's, or a directory's that is not stored. */
-	inode = GET64(dir, struct dentry, d_inode);
-	if (i && !BROKEN(M_NO_LOCK_CHECK) && GET64(inode, struct inode, i_rwsem.count.counter) & RWSEM_WRITER_LOCKED) {
-		s->result = NO_LOCK;
-		return 1;
-	}
 	return 0;
 }
 
@@ -238,6 +249,8 @@ static long storable_one(u32 i, struct round *r)
 __noinline int storable(struct scratch *s)
 {
 	struct round r = { .s = s };
+	bool same = false;
+	u32 i, steps;
 	u64 inode;
 
 	if (!s)
@@ -249,9 +262,18 @@ __noinline int storable(struct scratch *s)
 		if ((GET32(inode, struct inode, i_mode) & S_IFMT) != S_IFDIR)
 			return NO_SYSTEM;
 	}
-	s->result = REFUSALS;
-	bpf_loop(WALK_MAX, storable_one, &r, 0);
-	return s->result;
+	s->result = 0;
+	steps = s->steps;
+	for (i = 0; i < QUICK && i < steps; i++) {
+		if (s->walk[i])
+			s->result = level_objects(TYPED(struct dentry, s->walk[i]), i == 0, same);
+		if (s->result)
+			return s->result - REFUSALS;
+		same = s->walk[i];
+	}
+	if (steps > QUICK)
+		bpf_loop(WALK_MAX, storable_one, &r, 0);
+	return s->result ? s->result - REFUSALS : REFUSALS;
 }
 
 struct place {
@@ -328,7 +350,7 @@ __noinline int fill(struct label *l)
 	if (!st)
 		return 0;
 	event = THROUGH(p.ns, struct mnt_namespace, event);
-	if (!event || both_locks() != s->locks || moves_by(event) != s->stamp) {
+	if (both_locks() != s->locks || moves_by(event) != s->stamp) {
 		COUNT(l, refused[NO_EPOCH]);
 		return 0;
 	}
