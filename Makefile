@@ -7,6 +7,7 @@
 # make bench      count what an open costs, and workloads, beside other LSMs
 # make packages        bin/packages: the deb and the rpm
 # make test-packages   install, upgrade and remove the deb in the VM, under systemd
+# make test-containerd pods through the CRI of a containerd built for it
 # make mutants    break the kernel part on purpose: the tests must notice
 # make test-kubernetes the manifests of packaging/kubernetes
 # make demo       a real PostgreSQL in a confined container
@@ -15,7 +16,7 @@ GO ?= go
 VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo devel)
 BUILD := CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
-.PHONY: help deps build generate check-generated lint test test-unit bench demo fuzz mutants packages test-packages release clean test-kubernetes
+.PHONY: help deps build generate check-generated lint test test-unit bench demo fuzz mutants packages test-packages release clean test-kubernetes test-containerd
 help:
 	@sed -n 's/^# make/make/p' Makefile
 
@@ -60,6 +61,10 @@ test-packages: build packages
 	DEST=bin/upgrade VERSION=99.0.0 packaging/build
 	$(GO) test -c -o bin/e2e.test ./test/e2e
 	test/vm/run --no-build --systemd --timeout 400 -- bin/e2e.test -test.v -test.run TestPackages
+
+test-containerd: build
+	$(GO) test -c -o bin/e2e.test ./test/e2e
+	test/vm/run --no-build --daemon --memory 6144 --timeout 900 -- env DUNNAGE_CONTAINERD="$$(test/vm/containerd)" bin/e2e.test -test.v -test.run TestContainerd
 
 test-kubernetes:
 	cd packaging/kubernetes && $(GO) test ./...
