@@ -151,6 +151,11 @@ func FuzzStorage(f *testing.F) {
 		[]byte(`{"config":{"digest":"aa"},"annotations":{"io.dunnage.policy":"weak","else":"x"}}`), []byte(`{"config":{"Labels":{"io.dunnage.policy":"l1"}}}`))
 	f.Add([]byte(`[{"id":"c1","image":"../../x"}]`), []byte(`[{"id":"../../x"}]`), []byte(`{"config":{"digest":".."}}`), []byte(`{}`))
 	f.Fuzz(func(t *testing.T, containers, images, manifest, config []byte) {
+		for _, data := range [][]byte{containers, images, manifest, config} {
+			if !json.Valid(data) {
+				return // read again, three times: TestStorageDamaged
+			}
+		}
 		root := t.TempDir()
 		for name, data := range map[string][]byte{"overlay-containers/containers.json": containers, "overlay-images/images.json": images,
 			"overlay-images/i1/manifest": manifest, "overlay-images/i1/aa": config} {

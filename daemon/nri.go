@@ -85,7 +85,7 @@ func (p *nriPlugin) CreateContainer(_ context.Context, pod *api.PodSandbox, c *a
 	}
 	adjust := &api.ContainerAdjustment{}
 	for key, value := range wanted {
-		if c.GetAnnotations()[key] != value {
+		if has, ok := c.GetAnnotations()[key]; !ok || has != value { // an empty value asks, too: it is refused
 			adjust.AddAnnotation(key, value)
 		}
 	}
