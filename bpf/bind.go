@@ -134,6 +134,7 @@ func (e *Engine) Remove(i Instance) error {
 		return fmt.Errorf("removing: %w", ErrNoInstance)
 	}
 	e.rows.store64(row+rowInstance, 0)
+	e.before.addRow(e.countsOf(row))
 	e.forgetCounts(row / rowBytes)
 	if err := e.reloaded(); err != nil {
 		return err
@@ -174,7 +175,11 @@ func (e *Engine) Counts(i Instance) (Counts, error) {
 	if !ok {
 		return Counts{}, ErrNoInstance
 	}
-	return Counts{e.rows.load64(row + rowBirths), e.rows.load64(row + rowEvents), e.rows.load64(row + rowMuted)}, nil
+	return e.countsOf(row), nil
+}
+
+func (e *Engine) countsOf(row int) Counts {
+	return Counts{e.rows.load64(row + rowBirths), e.rows.load64(row + rowEvents), e.rows.load64(row + rowMuted)}
 }
 
 // NamespaceID is the 64-bit id of the mount namespace behind fd, an open file

@@ -34,6 +34,7 @@ type Engine struct {
 
 	tallies  memory      // struct tally, as many as rows
 	ended    CacheCounts // of instances that are gone
+	before   Totals      // events of instances that are gone
 	cacheOff string      // why there is no cache
 	reloads  uint64      // the kernel part's number of this name
 	space    *space
@@ -205,7 +206,3 @@ func (e *Engine) wait() error {
 	}
 	return nil
 }
-
-// Lost is the number of events that found the ring full since the kernel part
-// was first loaded.
-func (e *Engine) Lost() (uint64, error) { return e.node.load64(nodeLost), nil }

@@ -21,8 +21,8 @@ import (
 // The control socket speaks HTTP with JSON; only root can open it. Its paths
 // begin with /v1/ and stay as they are while that is so.
 
-func listenControl(runDir string) (net.Listener, error) {
-	path := filepath.Join(runDir, "control.sock")
+// listenPrivate listens on a socket that only root can open.
+func listenPrivate(path string) (net.Listener, error) {
 	_ = os.Remove(path)
 	l, err := net.Listen("unix", path)
 	if err != nil {
@@ -112,12 +112,13 @@ func (d *daemon) controlHandler() http.Handler {
 	return mux
 }
 
-func (d *daemon) serveControl(ctx context.Context, l net.Listener) {
-	srv := &http.Server{Handler: d.controlHandler(), ReadHeaderTimeout: 5 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
+// serveHTTP answers on a private socket until ctx is done.
+func (d *daemon) serveHTTP(ctx context.Context, l net.Listener, h http.Handler) {
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
 	stop := context.AfterFunc(ctx, func() { srv.Close() })
 	defer stop()
 	if err := srv.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
-		d.log.WithError(err).Error("the control socket")
+		d.log.WithError(err).WithField("socket", l.Addr()).Error("answering")
 	}
 }
 
@@ -157,19 +158,24 @@ func (r *registry) ps() ([]psLine, error) {
 	for _, c := range r.containers {
 		counts, _ := r.kernel.Counts(c.Instance)
 		line := psLine{ID: c.ID, Name: c.Name, Instance: uint64(c.Instance), PID: c.PID, Policies: c.Policies, Mode: modeOf(c.Layers),
-			State: c.state.String(), Tasks: tasks[c.Instance], Events: counts.Events, Muted: counts.Muted, Started: c.Started}
-		switch {
-		case c.ended:
-			line.State = "ended"
-		case c.Detached:
-			line.State = "detached"
-		case c.Partial:
-			line.State = "partial"
-		}
+			State: c.word(), Tasks: tasks[c.Instance], Events: counts.Events, Muted: counts.Muted, Started: c.Started}
 		out = append(out, line)
 	}
 	slices.SortFunc(out, func(a, b psLine) int { return a.Started.Compare(b.Started) })
 	return out, nil
+}
+
+// word is the container's state as people are told it; r.mu is held.
+func (c *container) word() string {
+	switch {
+	case c.ended:
+		return "ended"
+	case c.Detached:
+		return "detached"
+	case c.Partial:
+		return "partial"
+	}
+	return c.state.String()
 }
 
 func modeOf(layers []*policy.Policy) string {
@@ -255,8 +261,9 @@ type client struct {
 	path string
 }
 
-func newClient(runDir string) *client {
-	path := filepath.Join(runDir, "control.sock")
+func newClient(runDir string) *client { return clientAt(filepath.Join(runDir, "control.sock")) }
+
+func clientAt(path string) *client {
 	return &client{path: path, http: http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, "unix", path)

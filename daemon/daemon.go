@@ -118,7 +118,11 @@ func (s settings) serve() error {
 	if err := s.tellHook(conf); err != nil {
 		return err
 	}
-	control, err := listenControl(s.runDir)
+	control, err := listenPrivate(filepath.Join(s.runDir, "control.sock"))
+	if err != nil {
+		return err
+	}
+	metrics, err := listenPrivate(filepath.Join(s.runDir, "metrics.sock"))
 	if err != nil {
 		return err
 	}
@@ -135,7 +139,8 @@ func (s settings) serve() error {
 	background(func() { r.serveHook(ctx, hook) })
 	background(func() { r.watch.run(ctx, r.initEnded) })
 	background(func() { r.housekeeping(ctx) })
-	background(func() { d.serveControl(ctx, control) })
+	background(func() { d.serveHTTP(ctx, control, d.controlHandler()) })
+	background(func() { d.serveHTTP(ctx, metrics, r.metricsHandler()) })
 	background(func() { d.reportUnconfined(ctx, wire.UnconfinedLog) })
 	if s.nri != "" {
 		plugin := &nriPlugin{registry: r, log: log.WithField("runtime", "nri"), attach: s.attachMissing}
@@ -191,7 +196,7 @@ func newRegistry(k kernel, runDir string, conf *nodeConfig, set *policy.Set, log
 		return nil, err
 	}
 	return &registry{kernel: k, store: st, log: log, config: conf, watch: w, policies: set,
-		containers: map[bpf.Instance]*container{}}, nil
+		containers: map[bpf.Instance]*container{}, count: newCounters()}, nil
 }
 
 // daemon ties the parts together for the control socket.
@@ -209,9 +214,10 @@ type daemon struct {
 // reload reads configuration and policies anew and puts them in force. A
 // configuration with an error, or one that names a policy which can't be used,
 // changes nothing.
-func (d *daemon) reload() error {
+func (d *daemon) reload() (err error) {
 	d.reloading.Lock()
 	defer d.reloading.Unlock()
+	defer func() { d.registry.count.reloaded(err) }()
 	set, err := loadPolicies(d.policies, d.log)
 	if err != nil {
 		return err

@@ -157,7 +157,9 @@ func (r *registry) handle(ev bpf.Event, log *eventLog) {
 		r.enforced(ev.Instance)
 		return
 	}
-	if err := log.add(describe(ev, c)); err != nil {
+	said := describe(ev, c)
+	r.count.events.WithLabelValues(said.Verdict, said.Reason).Inc()
+	if err := log.add(said); err != nil {
 		r.log.WithError(err).Error("writing an event")
 	}
 }

@@ -104,6 +104,7 @@ func (r *registry) serveOne(fd int, cred *unix.Ucred) {
 		reply.Message = printable(reply.Message)
 		log.WithField("code", reply.Code).Warn(reply.Message)
 	}
+	r.count.requests.WithLabelValues(string(reply.Code)).Inc()
 	_ = wire.Send(fd, reply) // a hook that has gone away gave up: the runtime stops the container
 }
 

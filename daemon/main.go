@@ -75,7 +75,7 @@ A container asks for policies with the annotation io.dunnage.policy=NAME[,NAMEâ€
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().String("run-dir", defaultRunDir, "where the daemon's sockets and files are")
-	root.AddCommand(daemonCommand(), checkCommand(), psCommand(), cacheCommand(), eventsCommand(), attachCommand(), detachCommand(),
+	root.AddCommand(daemonCommand(), checkCommand(), psCommand(), cacheCommand(), metricsCommand(), eventsCommand(), attachCommand(), detachCommand(),
 		reloadCommand(), stopCommand(), configCommand(), explainCommand(), policyCommand())
 	root.AddCommand(extraCommands...)
 	return root

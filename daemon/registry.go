@@ -34,6 +34,7 @@ type kernel interface {
 	CacheEntries() int
 	CacheCounts(bpf.Instance) (bpf.CacheCounts, error)
 	CacheTotals() bpf.CacheCounts
+	Totals() (bpf.Totals, error)
 	Read(context.Context, func(bpf.Event)) error
 	Sweep() error
 	Release() error
@@ -83,6 +84,7 @@ type registry struct {
 	log    *logrus.Entry
 	watch  *watcher
 	images []imageSource // besides containers/storage
+	count  counters
 
 	mu         sync.Mutex
 	config     *nodeConfig

@@ -104,7 +104,12 @@ func (k *fakeKernel) CacheEntries() int { return 0 }
 func (k *fakeKernel) CacheCounts(bpf.Instance) (bpf.CacheCounts, error) {
 	return bpf.CacheCounts{}, nil
 }
-func (k *fakeKernel) CacheTotals() bpf.CacheCounts                      { return bpf.CacheCounts{} }
+func (k *fakeKernel) CacheTotals() bpf.CacheCounts {
+	return bpf.CacheCounts{Refused: map[string]uint64{"path": 3}, Stale: map[string]uint64{"mounts": 2}}
+}
+func (k *fakeKernel) Totals() (bpf.Totals, error) {
+	return bpf.Totals{Rows: len(k.bindings), RowsMax: 4096}, nil
+}
 func (k *fakeKernel) Counts(bpf.Instance) (bpf.Counts, error)           { return bpf.Counts{}, nil }
 func (k *fakeKernel) Read(ctx context.Context, _ func(bpf.Event)) error { <-ctx.Done(); return nil }
 func (k *fakeKernel) Sweep() error                                      { return nil }

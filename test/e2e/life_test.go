@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -155,6 +156,19 @@ func TestAudit(t *testing.T) {
 		t.Errorf("audit denies: %s", out)
 	}
 	wantEvent(t, id, func(e event) bool { return e.Verdict == "audit" && e.Path == "/secret" })
+
+	// The metrics of the same daemon say so, too.
+	out, err := command("dunnage", "metrics")
+	if err != nil {
+		t.Fatal(out)
+	}
+	for _, want := range []string{`dunnage_events_total\{reason="[a-z]+",verdict="audit"\} [1-9]`, `dunnage_containers\{state="enforced"\} [1-9]`,
+		`dunnage_rows [1-9]`, `dunnage_table_bytes [1-9]`, `dunnage_programs [1-9]`, `dunnage_hook_requests_total\{code="ok"\} [1-9]`,
+		`dunnage_cache_fills_total [1-9]`} {
+		if !regexp.MustCompile("(?m)^" + want).MatchString(out) {
+			t.Errorf("%s: not in\n%s", want, out)
+		}
+	}
 }
 
 // A container without a mount namespace of its own is refused, and the host is
